@@ -1,0 +1,39 @@
+# The interpreter for .venv; empty: the best one on this machine (scripts/setup.sh).
+PYTHON ?=
+# Passed on to pytest: make test ARGS="tests/unit -k cron"
+ARGS ?=
+
+BIN := .venv/bin
+STAMP := .venv/.fleetcron-setup
+
+.DEFAULT_GOAL := help
+.PHONY: help setup services test lint demo clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+setup: $(STAMP) ## make .venv, with the locked versions of everything
+
+$(STAMP): pyproject.toml uv.lock scripts/setup.sh
+	@scripts/setup.sh $(PYTHON)
+	@touch $@
+
+services: ## install the servers that tests use (as root, on Debian)
+	@scripts/install-services.sh
+
+# Two workers share the servers; a file's tests stay together.
+test: setup services ## run the tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+lint: setup ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+demo: setup ## see it work
+	@$(BIN)/fleetcron demo
+
+clean: ## remove caches and build results, not .venv
+	rm -rf build dist htmlcov .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

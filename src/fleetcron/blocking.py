@@ -1,0 +1,128 @@
+"""`fleet.blocking`: the same surface for synchronous code (Flask, Django, scripts).
+
+One background thread with an event loop; each call runs there while the caller waits. It is made from the async surface itself, so there is
+no second implementation to keep equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from fleetcron.fleet import Fleet
+from fleetcron.management import Page
+from fleetcron.run import Run
+
+
+class BlockingFleet:
+    """Every coroutine method of `Fleet`, blocking. Opens on first use; closes at exit or by `close()`. Safe from several threads."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet.twin()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._fleet, name)
+        if inspect.isasyncgenfunction(attribute):
+            return lambda **filters: self._iterate(attribute, filters)
+        if inspect.iscoroutinefunction(attribute):
+            return lambda *args, **kwargs: self._call(attribute(*args, **kwargs))
+        return attribute
+
+    def __enter__(self) -> BlockingFleet:
+        self._start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=loop.run_forever, name="fleetcron-blocking", daemon=True)
+                self._thread.start()
+                try:
+                    asyncio.run_coroutine_threadsafe(self._fleet.open(), loop).result()
+                except BaseException:
+                    self._end(loop)
+                    raise
+                self._loop = loop
+                atexit.register(self.close)
+            return self._loop
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+            self._thread = None
+        loop.close()
+
+    def close(self) -> None:
+        """Disconnect. Idempotent; the next call opens again."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            if loop is not None:
+                atexit.unregister(self.close)
+                try:
+                    asyncio.run_coroutine_threadsafe(self._fleet.close(), loop).result(timeout=10)
+                finally:
+                    self._end(loop)
+
+    def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            loop = self._start()
+        except BaseException:
+            work.close()
+            raise
+        return self._shown(asyncio.run_coroutine_threadsafe(work, loop).result())
+
+    def _shown(self, value: Any) -> Any:
+        if isinstance(value, Run):
+            return BlockingRun(self, value)
+        if isinstance(value, Page):
+            shown = Page(self._shown(v) for v in value)
+            shown.next = value.next
+            return shown
+        return value
+
+    def _iterate(self, pages: Callable[..., Any], filters: dict[str, Any]) -> Iterator[Any]:
+        source = pages(**filters)
+        while True:
+            try:
+                yield self._call(anext(source))
+            except StopAsyncIteration:
+                return
+
+
+class BlockingRun:
+    """A Run whose `wait`, `refresh` and `cancel` block."""
+
+    def __init__(self, fleet: BlockingFleet, run: Run) -> None:
+        self._fleet, self._run = fleet, run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    def __repr__(self) -> str:
+        return repr(self._run)
+
+    def wait(self, timeout: Any = None) -> BlockingRun:
+        """Until the run is final. Raises WaitTimeout."""
+        self._fleet._call(self._run.wait(timeout))
+        return self
+
+    def refresh(self) -> BlockingRun:
+        """Take a new snapshot."""
+        self._fleet._call(self._run.refresh())
+        return self
+
+    def cancel(self) -> str:
+        """Ask the run to end."""
+        return str(self._fleet._call(self._run.cancel()))

@@ -1,0 +1,213 @@
+"""One process of the fleet: it composes the roles, keeps scheduler and worker out of each other's way, and ends in order.
+
+* The **scheduler** runs in a thread with an event loop and connections of its own: user code that blocks the main loop delays no renewal.
+* A **worker** runs on the main loop of its process. With `processes` = 1 that is this process; with more, this process only watches over
+  children, each a worker of its own, restarts those that die, and takes them along when it ends, however it ends.
+* The first SIGTERM or SIGINT drains: no more claims, unstarted work handed back, running work let end. The second ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import msgspec
+
+import fleetcron
+from fleetcron.clock import sleep
+from fleetcron.election import DatabaseElector
+from fleetcron.errors import StoreError
+from fleetcron.fleet import Fleet
+from fleetcron.scheduler.scheduler import Scheduler, SchedulerOptions
+from fleetcron.store.protocol import SCHEDULES, WorkerInfo
+from fleetcron.triggers import tzdata_version
+from fleetcron.worker.worker import Worker, WorkerOptions
+
+log = logging.getLogger("fleetcron.node")
+
+ROLES = ("scheduler", "worker")
+_NODE_BEAT = 5.0
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a node runs."""
+
+    roles: tuple[str, ...] = ROLES
+    slots: int = 100
+    queues: tuple[str, ...] | None = None
+    drain: timedelta = timedelta(seconds=30)
+
+
+def node_info(options: NodeOptions, node: str | None = None) -> WorkerInfo:
+    """Who this process is: a random id per start, never the host name (two nodes of one host must not renew each other's rows)."""
+    return WorkerInfo(
+        node=node or uuid.uuid4().hex,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        roles=options.roles,
+        queues=options.queues,
+        slots=options.slots if "worker" in options.roles else 0,
+        version=fleetcron.__version__,
+        tzdata=tzdata_version(),
+    )
+
+
+class Node:
+    """The roles of one process, on the loop that calls `run`."""
+
+    def __init__(self, fleet: Fleet, options: NodeOptions, info: WorkerInfo | None = None) -> None:
+        self._fleet, self._options = fleet, options
+        self.info = info or node_info(options)
+        self.scheduler: SchedulerThread | None = None
+        self.worker: Worker | None = None
+        self._stopping = asyncio.Event()
+
+    async def run(self, started: Callable[[], None] = lambda: None) -> None:
+        """Until `stop`, then drain. Raises StoreUnavailable or SchemaMismatch when the database cannot be used at the start."""
+        async with self._fleet as fleet:
+            beat = asyncio.create_task(self._keep_node(), name="fleetcron-node")
+            try:
+                if "scheduler" in self._options.roles:
+                    self.scheduler = SchedulerThread(fleet, self.info)
+                    self.scheduler.start()
+                if "worker" in self._options.roles:
+                    self.worker = self._make_worker(fleet)
+                    await self.worker.start()
+                started()
+                if self.worker is not None:
+                    working = asyncio.create_task(self.worker.run(), name="fleetcron-worker")
+                    stop = asyncio.create_task(self._stopping.wait())
+                    await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
+                    stop.cancel()
+                    self.worker.stop()
+                    await working
+                else:
+                    await self._stopping.wait()
+            finally:
+                beat.cancel()
+                if self.scheduler is not None:
+                    await asyncio.to_thread(self.scheduler.stop)
+                try:
+                    await fleet.store.node_end(self.info.node)
+                except StoreError as error:
+                    log.warning("could not sign off: %s", error)
+
+    def stop(self) -> None:
+        """Drain and return from `run`. Call on the node's loop."""
+        self._stopping.set()
+        if self.worker is not None:
+            self.worker.stop()
+
+    def _make_worker(self, fleet: Fleet) -> Worker:
+        o = fleet.options
+        return Worker(
+            fleet.store,
+            lambda: fleet.make_store(pool_size=2, application="fleetcron-heartbeat"),
+            self.info,
+            fleet.entries(),
+            WorkerOptions(
+                slots=self._options.slots,
+                queues=self._options.queues,
+                lease=o.lease,
+                heartbeat=o.heartbeat,
+                drain=self._options.drain,
+                max_result=o.max_result,
+                max_error=o.max_error,
+                ageing=o.priority_ageing,
+            ),
+        )
+
+    async def _keep_node(self) -> None:
+        """Be listed. Nothing hangs on it."""
+        while True:
+            try:
+                await self._fleet.store.node_beat(self.info, timedelta(seconds=3 * _NODE_BEAT))
+            except StoreError as error:
+                log.warning("the node's row was not renewed: %s", error)
+            await sleep(_NODE_BEAT)
+
+
+class SchedulerThread:
+    """The scheduler role, on a thread with its own event loop and store."""
+
+    def __init__(self, fleet: Fleet, info: WorkerInfo) -> None:
+        self._fleet, self._info = fleet, info
+        self._thread = threading.Thread(target=self._run, name="fleetcron-scheduler", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.scheduler: Scheduler | None = None
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Resign and end. Blocks, bounded."""
+        self._stopped.set()
+        if self._loop is not None and self.scheduler is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.scheduler.stop)
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        """The store is opened until it works: a node whose database is away is a follower that tries again."""
+        self._loop = asyncio.get_running_loop()
+        o = self._fleet.options
+        options = SchedulerOptions(lease=o.lease, election_ttl=o.election_ttl, retention=o.retention, shards=o.shards)
+        store = self._fleet.make_store(pool_size=4 + o.shards, application="fleetcron-scheduler")
+        pause = 0.2
+        while not self._stopped.is_set():
+            try:
+                await store.open()
+                break
+            except StoreError as error:
+                log.warning("the scheduler waits for the database: %s", error)
+                await sleep(pause)
+                pause = min(pause * 2, 2.0)
+        else:
+            return
+        try:
+            scheduler = self.scheduler = Scheduler(store, DatabaseElector(), self._info, options)
+            loop = self._loop
+
+            def wake(channel: str) -> None:
+                if channel in ("", SCHEDULES):
+                    loop.call_soon_threadsafe(scheduler.wake, channel)
+
+            await store.listen(wake)
+            if not self._stopped.is_set():
+                await scheduler.run()
+        finally:
+            await store.close()
+
+
+def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], names: Sequence[str] = ("SIGTERM", "SIGINT")) -> None:
+    """The first signal calls `stop`; the second ends the process at once, children included."""
+    seen: list[int] = []
+
+    def caught(number: int) -> None:
+        seen.append(number)
+        if len(seen) == 1:
+            log.info("%s: draining; a second signal ends at once", signal.Signals(number).name)
+            stop()
+        else:
+            log.warning("second signal: ending now; what runs will be given to another worker")
+            end_at_once()
+
+    for name in names:
+        number = getattr(signal, name)
+        loop.add_signal_handler(number, caught, number)
+
+
+def end_at_once() -> None:
+    """Leave without a goodbye. Child processes see their pipe close and end themselves."""
+    logging.shutdown()
+    os._exit(130)

@@ -1,0 +1,110 @@
+"""Writing ticks ahead as runs: those of the current and the next minute, so that a leader may die and nothing starts late.
+
+What is due to be written is read from the database each time (`schedule.next_at`): no schedule is kept in memory, nothing is advanced in
+memory, and whether a tick is due is never judged from a wall clock. Ticks that were not written in time are judged by their misfire policy
+first.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from fleetcron.decide.misfire import judge, needs_judgement
+from fleetcron.decide.ticks import first_tick, plan
+from fleetcron.model import Schedule
+from fleetcron.scheduler.leadership import Leadership
+from fleetcron.store.protocol import BUCKET, Fire, Store, Tick
+from fleetcron.triggers import Cron, tzdata_version
+
+log = logging.getLogger("fleetcron.scheduler")
+
+BATCH = 500
+"""Schedules a statement."""
+_PASSES = 10_000
+
+
+class Ticker:
+    """One shard's ticks."""
+
+    def __init__(self, store: Store, leadership: Leadership, lease: timedelta) -> None:
+        self._store, self._leadership, self._lease = store, leadership, lease
+        self._tzdata = tzdata_version()
+
+    async def step(self) -> int:
+        """Write what is missing up to the horizon; returns how many runs were written."""
+        written = 0
+        for _ in range(_PASSES):
+            term = self._leadership.term()
+            if term is None:
+                return written
+            now = await self._store.now()
+            until = horizon(now)
+            schedules = await self._store.due_schedules(self._leadership.shard, until, BATCH)
+            progress, runs = await self._write(term, schedules, now, until)
+            written += runs
+            if len(schedules) < BATCH and not progress:
+                return written
+            if not progress:
+                log.error("shard %d: %d schedules cannot be advanced; trying again later", self._leadership.shard, len(schedules))
+                return written
+        return written
+
+    async def _write(self, term: int, schedules: list[Schedule], now: datetime, until: datetime) -> tuple[bool, int]:
+        """(was anything advanced, runs written)."""
+        shard = self._leadership.shard
+        fires, late = [], []
+        for schedule in schedules:
+            if schedule.error is not None:
+                log.error("schedule %s cannot be evaluated here: %s", schedule.name, schedule.error)
+                await self._store.schedule_error(schedule.id, schedule.error)
+            elif needs_judgement(schedule, now, self._lease):
+                late.append(schedule)
+            else:
+                fires.append(self._fire(schedule, now, until))
+        progress = bool(late) or any(s.error for s in schedules)
+        for schedule in late:
+            await self._store.judge(schedule.name, [], worker=None, leader=(shard, term), lease=self._lease, decide=judge)
+        fired = await self._store.fire(shard, term, fires, tzdata=self._tzdata, until=until if len(schedules) < BATCH else None)
+        if not fired.led:
+            self._leadership.step_down("its term is stale")
+            return False, 0
+        return progress or bool(fired.advanced), fired.runs
+
+    def _fire(self, schedule: Schedule, now: datetime, until: datetime) -> Fire:
+        assert schedule.next_at is not None
+        planned = plan(schedule, now, until, self._lease)
+        ticks, before = [], schedule.prev_at
+        for tick in planned.ticks:
+            ticks.append(Tick(tick.nominal_at, tick.due_at, tick.late_at, before))
+            before = tick.nominal_at
+        return Fire(
+            schedule_id=schedule.id, revision=schedule.revision, old_next=schedule.next_at, new_next=planned.new_next, ticks=ticks, prev_at=before
+        )  # fmt: skip
+
+    async def mend(self) -> None:
+        """Schedules that could not be evaluated, and those whose next tick was computed with other zone data, are looked at again."""
+        shard, term = self._leadership.shard, self._leadership.term()
+        if term is None:
+            return
+        for schedule in await self._store.broken_schedules(shard):
+            if schedule.error is None:
+                log.info("schedule %s can be evaluated again", schedule.name)
+                await self._store.schedule_error(schedule.id, None)
+        for schedule in await self._store.stale_zones(shard, self._tzdata):
+            changed = isinstance(schedule.trigger, Cron)
+            await self._store.retick(schedule.name, (shard, term), self._tzdata, first_tick if changed else None)
+
+    async def judge_late(self) -> None:
+        """Judge written ticks that nobody has started in time, also while no worker lives."""
+        shard = self._leadership.shard
+        for name in await self._store.late_ticks():
+            term = self._leadership.term()
+            if term is None:
+                return
+            await self._store.judge(name, [], worker=None, leader=(shard, term), lease=self._lease, decide=judge)
+
+
+def horizon(now: datetime) -> datetime:
+    """The end of the next minute: ticks before it are written, runs due before it lie in `ready`."""
+    return now.replace(second=0, microsecond=0) + 2 * BUCKET

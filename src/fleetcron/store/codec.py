@@ -1,0 +1,163 @@
+"""How jobs and schedules are kept in a database: a few columns that SQL needs, the rest in one JSON document. The same for both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from fleetcron.errors import TriggerError
+from fleetcron.model import Job, Missed, Schedule
+from fleetcron.triggers import Once, Trigger, trigger_from_dict
+
+
+class _JobSpec(msgspec.Struct, omit_defaults=True):
+    target: dict[str, Any]
+    timeout: timedelta | None = None
+    backoff: timedelta = timedelta(seconds=5)
+    factor: float = 2
+    max_backoff: timedelta = timedelta(minutes=10)
+    executor: str | None = None
+    strict: bool = False
+    dead_letter: bool = True
+    start_deadline: timedelta | None = None
+    aliases: tuple[str, ...] = ()
+    queue: str = "default"
+    priority: int = 5
+    max_attempts: int = 5
+
+
+class _ScheduleSpec(msgspec.Struct, omit_defaults=True):
+    trigger: dict[str, Any]
+    misfire_grace: timedelta = timedelta(seconds=60)
+    catchup_limit: int = 1000
+    jitter: timedelta = timedelta(0)
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_job_spec = msgspec.json.Decoder(_JobSpec)
+_schedule_spec = msgspec.json.Decoder(_ScheduleSpec)
+_missed = msgspec.json.Decoder(Missed)
+
+
+def job_spec(job: Job) -> str:
+    """The JSON document of a job."""
+    return _encode(_JobSpec(**{f: getattr(job, f) for f in _JobSpec.__struct_fields__})).decode()
+
+
+def job_from(row: Mapping[str, Any]) -> Job:
+    """A job from its row: id, name, spec, known."""
+    spec = _job_spec.decode(row["spec"])
+    return Job(id=row["id"], name=row["name"], known=row["known"], **{f: getattr(spec, f) for f in _JobSpec.__struct_fields__})
+
+
+def schedule_spec(schedule: Schedule) -> str:
+    """The JSON document of a schedule."""
+    return _encode(
+        _ScheduleSpec(
+            trigger=schedule.trigger.to_dict(),
+            misfire_grace=schedule.misfire_grace,
+            catchup_limit=schedule.catchup_limit,
+            jitter=schedule.jitter,
+            start=schedule.start,
+            end=schedule.end,
+        )
+    ).decode()
+
+
+def schedule_from(row: Mapping[str, Any]) -> Schedule:
+    """A schedule from its row. One whose zone this machine does not know comes back with `error` set and a trigger that never fires."""
+    spec = _schedule_spec.decode(row["spec"])
+    error = row["error"]
+    trigger: Trigger
+    try:
+        trigger = trigger_from_dict(spec.trigger)
+    except TriggerError as problem:
+        trigger, error = UnknownTrigger(spec.trigger), str(problem)
+    else:
+        if error is not None:
+            error = None
+    return Schedule(
+        name=row["name"],
+        job=row["job"],
+        trigger=trigger,
+        misfire=row["misfire"],
+        payload=row["payload"],
+        misfire_grace=spec.misfire_grace,
+        catchup_limit=spec.catchup_limit,
+        overlap=row["overlap"],
+        jitter=spec.jitter,
+        start=spec.start,
+        end=spec.end,
+        start_deadline=row["start_deadline"],
+        tenant=row["tenant"],
+        queue=row["queue"],
+        priority=row["priority"],
+        paused=bool(row["paused"]),
+        id=row["id"],
+        shard=row["shard"],
+        revision=row["revision"],
+        next_at=row["next_at"],
+        prev_at=row["prev_at"],
+        judged_until=row["judged_until"],
+        owed=missed_from(row["owed"]),
+        tzdata=row["tzdata"],
+        error=error,
+    )
+
+
+_DEFINITION = (
+    "job", "trigger", "misfire", "payload", "misfire_grace", "catchup_limit", "overlap", "jitter", "start", "end", "start_deadline",
+    "tenant", "queue", "priority",
+)  # fmt: skip
+
+
+def same_definition(old: Schedule, new: Schedule) -> bool:
+    """Would putting `new` change nothing about `old`? What the store keeps (next_at, revision …) does not count."""
+    return old.paused == new.paused and all(getattr(old, field) == getattr(new, field) for field in _DEFINITION)
+
+
+def missed_json(missed: Missed | None) -> str | None:
+    """A Missed as JSON text."""
+    return None if missed is None else _encode(missed).decode()
+
+
+def missed_from(text: str | None) -> Missed | None:
+    """The inverse of `missed_json`."""
+    return None if text is None else _missed.decode(text)
+
+
+class UnknownTrigger:
+    """A stored trigger that cannot be read on this machine (zone unknown here, or written by a newer version): it never fires here."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = dict(data)
+
+    def next(self, after: datetime) -> datetime | None:
+        return None
+
+    def latest(self, before: datetime) -> datetime | None:
+        return None
+
+    def count(self, after: datetime, until: datetime) -> int:
+        return 0
+
+    def upcoming(self, after: datetime, n: int) -> list[datetime]:
+        return []
+
+    def explain(self) -> str:
+        return f"cannot be read on this machine: {self._data}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self._data)
+
+
+def one_shot(schedule: Schedule) -> bool:
+    """Does this schedule name one instant only?"""
+    return isinstance(schedule.trigger, Once)

@@ -1,0 +1,38 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from fleetcron.errors import ConfigError
+from fleetcron.store.protocol import Store
+
+
+def make_store(
+    url: str,
+    *,
+    schema: str = "fleetcron",
+    clock: Callable[[], datetime] | None = None,
+    shards: int = 1,
+    auto_migrate: bool = False,
+    pgbouncer: bool = False,
+    direct_url: str | None = None,
+    pool_size: int = 4,
+    statement_timeout: float = 10,
+    application: str = "fleetcron",
+) -> Store:
+    """A store that is not open yet. Raises ConfigError for a URL that is neither sqlite: nor postgresql:."""
+    scheme = url.partition(":")[0].lower()
+    if scheme in ("postgresql", "postgres"):
+        from fleetcron.store.postgres import PostgresStore  # lazy: asyncpg costs 80 ms to import
+
+        return PostgresStore(
+            url, schema=schema, clock=clock, shards=shards, auto_migrate=auto_migrate, pgbouncer=pgbouncer, direct_url=direct_url,
+            pool_size=pool_size, statement_timeout=statement_timeout, application=application,
+        )  # fmt: skip
+    if scheme == "sqlite":
+        from fleetcron.store.sqlite import SqliteStore  # lazy: not needed with PostgreSQL
+
+        return SqliteStore(url, clock=clock, shards=shards, auto_migrate=auto_migrate)
+    raise ConfigError(f"url {url!r}: expected sqlite:///file.db or postgresql://user@host/database")

@@ -1,0 +1,116 @@
+"""The leader's side on PostgreSQL: election, ticks, judgement, promotion, rescue, pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from fleetcron.decide.misfire import Verdict
+from fleetcron.model import Schedule
+from fleetcron.store import flows
+from fleetcron.store.codec import schedule_from
+from fleetcron.store.postgres.base import PostgresBase
+from fleetcron.store.protocol import Claimed, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
+
+
+class Lead(PostgresBase):
+    """The part of the store that scheduler nodes use. Every write names (shard, term), but for what anyone may do safely."""
+
+    async def campaign(self, shard: int, node: WorkerInfo, ttl: timedelta) -> int | None:
+        term: int | None = await self.db.fetchval("campaign", self.clock_now(), shard, node.node, node.host, node.pid, ttl)
+        return term
+
+    async def renew(self, shard: int, node: str, term: int, ttl: timedelta) -> bool:
+        return await self.db.fetchval("renew", self.clock_now(), shard, node, term, ttl) is not None
+
+    async def resign(self, shard: int, node: str, term: int) -> bool:
+        return await self.db.fetchval("resign", shard, node, term) is not None
+
+    async def due_schedules(self, shard: int, horizon: datetime, limit: int) -> list[Schedule]:
+        return [schedule_from(row) for row in await self.db.fetch("due_schedules", shard, horizon, limit)]
+
+    async def broken_schedules(self, shard: int, limit: int = 100) -> list[Schedule]:
+        return [schedule_from(row) for row in await self.db.fetch("broken_schedules", shard, limit)]
+
+    async def stale_zones(self, shard: int, tzdata: str, limit: int = 1000) -> list[Schedule]:
+        return [schedule_from(row) for row in await self.db.fetch("stale_zones", shard, tzdata, limit)]
+
+    async def schedule_error(self, schedule_id: int, error: str | None) -> None:
+        await self.db.fetch("schedule_error", schedule_id, error)
+
+    async def fire(self, shard: int, term: int, fires: Sequence[Fire], *, tzdata: str, until: datetime | None) -> Fired:
+        ticks = [(f.schedule_id, t) for f in fires for t in f.ticks]
+        row = await self.db.fetchrow(
+            "fire",
+            self.clock_now(),
+            shard,
+            term,
+            [f.schedule_id for f in fires],
+            [f.revision for f in fires],
+            [f.old_next for f in fires],
+            [f.new_next for f in fires],
+            [f.prev_at for f in fires],
+            tzdata,
+            [i for i, _ in ticks],
+            [t.nominal_at for _, t in ticks],
+            [t.due_at for _, t in ticks],
+            [t.late_at for _, t in ticks],
+            [t.prev_at for _, t in ticks],
+            until,
+        )
+        assert row is not None
+        if row[3]:
+            await self.notify(row[3])
+        return Fired(row[0], row[1], row[2])
+
+    async def notify(self, queues: Sequence[str]) -> None:
+        await self.db.fetch("notify", list(queues))
+
+    async def judge(
+        self,
+        schedule: str,
+        leased: Sequence[Claimed],
+        *,
+        worker: int | None,
+        leader: tuple[int, int] | None,
+        lease: timedelta,
+        decide: JudgeFn,
+    ) -> Verdict | None:
+        async with self.tx("judge") as tx:
+            verdict, queues = await flows.judge(tx, schedule, leased, worker=worker, leader=leader, lease=lease, decide=decide)
+        if queues:
+            await self.notify(queues)
+        return verdict
+
+    async def late_ticks(self, limit: int = 500) -> list[str]:
+        return [row[0] for row in await self.db.fetch("late_ticks", self.clock_now(), limit)]
+
+    async def promote(self, limit: int = 5000) -> int:
+        return int(await self.db.fetchval("promote", self.clock_now(), limit))
+
+    async def timetable_due(self) -> bool:
+        return bool(await self.db.fetchval("timetable_due", self.clock_now()))
+
+    async def retick(self, name: str, leader: tuple[int, int], tzdata: str, first: FirstFn | None) -> bool:
+        async with self.tx("retick") as tx:
+            return await flows.retick(tx, name, leader, tzdata, first)
+
+    async def rescue(self, suspects: Sequence[int] = (), *, expired: bool = True) -> Rescued:
+        """Take back the runs of the suspects, and (`expired`) of sessions whose time is past."""
+        row = await self.db.fetchrow("rescue", self.clock_now(), list(suspects), expired)
+        assert row is not None
+        return Rescued(row[0], row[1], row[2])
+
+    async def absent(self) -> set[int]:
+        if self.db.pgbouncer:
+            return set()
+        return {row[0] for row in await self.db.fetch("absent")}
+
+    async def prune(self, older_than: timedelta, after: int, limit: int = 5000) -> tuple[int, int]:
+        """Delete up to `limit` runs that ended before the retention, ids above `after`; returns (how many, the last id)."""
+        row = await self.db.fetchrow("prune", self.clock_now(), older_than, after, limit)
+        assert row is not None
+        return row[0], row[1] or 0
+
+    async def prune_rest(self, older_than: timedelta) -> None:
+        await self.db.fetch("prune_rest", self.clock_now(), older_than)

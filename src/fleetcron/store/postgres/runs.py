@@ -1,0 +1,103 @@
+"""Runs on PostgreSQL: inserting, looking, cancelling, replaying."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fleetcron.clock import sleep
+from fleetcron.errors import StoreError
+from fleetcron.model import Attempt, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
+from fleetcron.store import flows
+from fleetcron.store.postgres import rows
+from fleetcron.store.postgres.base import PostgresBase
+from fleetcron.store.postgres.database import Session, translated
+from fleetcron.store.postgres.tx import PostgresTx, insert_columns
+from fleetcron.store.protocol import Inserted, NewRun, RunFilter
+
+_CANCEL_LOOKS = 20
+
+
+class Runs(PostgresBase):
+    """The part of the store that users write to and look at."""
+
+    async def insert(self, runs: Sequence[NewRun], *, wake: Sequence[str] = (), conn: Any = None) -> list[Inserted]:
+        """Insert runs, in one transaction: ours, or the caller's own when `conn` (an asyncpg connection) is given, and then without a
+        NOTIFY: a pending one takes a cluster-wide lock at the caller's commit."""
+        keyed = any(run.key is not None for run in runs)
+        if conn is not None:
+            with translated("insert"):
+                session = Session(conn, self.db.statements, self.clock_now())
+                if keyed:
+                    return await flows.insert_keyed(PostgresTx(session, self.shards), runs, ())
+                found = await session.fetch("insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), [])
+        elif keyed:
+            async with self.tx("insert") as tx:
+                return await flows.insert_keyed(tx, runs, wake)
+        else:
+            found = await self.db.fetch("insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), list(wake))
+        return [Inserted(row[0], True, row[1]) for row in found]
+
+    async def run(self, run_id: int) -> RunRecord | None:
+        row = await self.db.fetchrow("run", self.clock_now(), [run_id])
+        return None if row is None else rows.run_record(row)
+
+    async def runs(self, where: RunFilter) -> list[RunRecord]:
+        found = await self.db.fetch(
+            "runs", self.clock_now(), where.after, where.job, where.schedule, where.tenant, where.queue, where.key, where.since, where.until,
+            where.state, where.limit,
+        )  # fmt: skip
+        return [rows.run_record(row) for row in found]
+
+    async def attempts(self, run_id: int) -> list[Attempt]:
+        return [rows.attempt(row) for row in await self.db.fetch("attempts", run_id)]
+
+    async def final(self, run_ids: Sequence[int]) -> list[int]:
+        return [row[0] for row in await self.db.fetch("final", list(run_ids))]
+
+    async def cancel(self, run_id: int, who: str) -> str:
+        """"cancelled" (it waited), "asked" (its worker will stop it), "too late" (it had ended), or "unknown"."""
+        for _ in range(_CANCEL_LOOKS):
+            answer = await self.db.fetchval("cancel", self.clock_now(), run_id)
+            if answer is not None:
+                async with self.tx("cancel") as tx:
+                    await tx.audit(who, f"cancel: {answer}", f"run {run_id}")
+                return str(answer)
+            if await self.db.fetchrow("run", self.clock_now(), [run_id]) is None:
+                return "unknown"
+            await sleep(0.01)  # between a claim's two tables in our snapshot: look again
+        raise StoreError(f"cancel: run {run_id} kept moving; try again")
+
+    async def misses(self, schedule: str | None, limit: int = 1000) -> list[Miss]:
+        return [Miss(**dict(row)) for row in await self.db.fetch("misses", schedule, limit)]
+
+    async def dead_letters(self, *, job: str | None = None, limit: int = 100, after: int | None = None) -> list[DeadLetter]:
+        return [DeadLetter(**dict(row)) for row in await self.db.fetch("dead_letters", job, after, limit)]
+
+    async def replay(self, run_ids: Sequence[int], who: str) -> list[int]:
+        replayed = [row[0] for row in await self.db.fetch("replay", self.clock_now(), list(run_ids))]
+        if replayed:
+            async with self.tx("replay") as tx:
+                await tx.audit(who, "replay", f"{len(replayed)} runs: {replayed[:20]}")
+        return replayed
+
+    async def purge_dead(self, run_ids: Sequence[int]) -> int:
+        return len(await self.db.fetch("purge_dead", list(run_ids)))
+
+    async def counts(self) -> dict[str, QueueCounts]:
+        found = await self.db.fetch("counts", self.clock_now())
+        return {row[0]: QueueCounts(scheduled=row[1], ready=row[2], running=row[3], retrying=row[4]) for row in found}
+
+    async def unknown_jobs(self) -> dict[str, int]:
+        return {row[0]: row[1] for row in await self.db.fetch("unknown_jobs", self.clock_now())}
+
+    async def nodes(self) -> list[Node]:
+        return [Node(**dict(row)) for row in await self.db.fetch("nodes", self.clock_now())]
+
+    async def leaders(self) -> list[Leader]:
+        return [Leader(**dict(row)) for row in await self.db.fetch("leaders", self.clock_now())]
+
+    async def read_progress(self, run_id: int) -> tuple[int, int | None, str | None] | None:
+        """(done, total, note) as the handler last told."""
+        row = await self.db.fetchrow("read_progress", run_id)
+        return None if row is None else (row[0], row[1], row[2])

@@ -1,0 +1,15 @@
+-- Open runs per queue: cheap, because what waits lies in narrow tables.
+SELECT queue, sum(scheduled)::bigint AS scheduled, sum(ready)::bigint AS ready, sum(running)::bigint AS running, sum(retrying)::bigint AS retrying
+FROM (
+    SELECT queue, count(*) FILTER (WHERE attempt = 0 AND due_at > coalesce($1::timestamptz, now())) AS scheduled,
+           count(*) FILTER (WHERE attempt = 0 AND due_at <= coalesce($1::timestamptz, now())) AS ready, 0 AS running,
+           count(*) FILTER (WHERE attempt > 0) AS retrying FROM fleetcron.ready GROUP BY queue
+    UNION ALL
+    SELECT queue, count(*) FILTER (WHERE attempt = 0), 0, 0, count(*) FILTER (WHERE attempt > 0) FROM fleetcron.timetable GROUP BY queue
+    UNION ALL
+    SELECT queue, 0, count(*), 0, 0 FROM fleetcron.parked GROUP BY queue
+    UNION ALL
+    SELECT r.queue, count(*) FILTER (WHERE l.started_at > coalesce($1::timestamptz, now())), 0,
+           count(*) FILTER (WHERE l.started_at <= coalesce($1::timestamptz, now())), 0
+    FROM fleetcron.lease l JOIN fleetcron.run r ON r.id = l.run_id GROUP BY r.queue) c
+GROUP BY queue ORDER BY queue

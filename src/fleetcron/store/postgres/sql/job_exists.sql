@@ -1,0 +1,2 @@
+-- The id of a job. Index: job_name_key.
+SELECT id FROM fleetcron.job WHERE name = $1

@@ -1,0 +1,2 @@
+-- The database's time.
+SELECT coalesce($1::timestamptz, clock_timestamp())

@@ -1,0 +1,7 @@
+-- A new schedule, on the shard that its id falls to. No row if another process made it in the meantime.
+WITH new AS (SELECT nextval(pg_get_serial_sequence('fleetcron.schedule', 'id')) AS id)
+INSERT INTO fleetcron.schedule (id, name, job, next_at, prev_at, paused, misfire, overlap, tenant, queue, priority, start_deadline,
+                                payload, spec, tzdata, shard)
+OVERRIDING SYSTEM VALUE
+SELECT new.id, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::json, $13::json, $14, (new.id % $15)::int FROM new
+ON CONFLICT (name) DO NOTHING RETURNING id

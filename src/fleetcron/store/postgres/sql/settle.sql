@@ -1,0 +1,51 @@
+-- Record attempts that ended in any other way than success: back to `ready` or `timetable` (state open), or closed. The rows that come
+-- back are the ones won (see complete.sql). A cancel asked for in the meantime wins over another attempt. A hand-back by shutdown costs no
+-- attempt, up to ten times, so that a crash loop ends.
+-- Index: lease_pkey, run_pkey. Locks: lease, run, then inserts.
+WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
+ended AS MATERIALIZED (
+    SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::int[], $7::interval[], $8::text[], $9::timestamptz[], $10::text[],
+                         $11::text[], $12::text[], $13::text[], $14::boolean[], $15::boolean[])
+        AS e(run_id, fence, state, attempt, delay, record, started_at, error, traceback, result, reason, dead, handback)),
+won AS (
+    DELETE FROM fleetcron.lease WHERE worker = $2 AND run_id = ANY ($3::bigint[]) AND fence = ANY ($4::bigint[])
+    RETURNING run_id, fence, attempt, started_at, cancel),
+fate AS MATERIALIZED (
+    SELECT e.*, w.attempt AS number, CASE WHEN w.cancel AND e.state = 'open' THEN 'cancelled' ELSE e.state END AS fate
+    FROM won w JOIN ended e ON e.run_id = w.run_id),
+changed AS (
+    UPDATE fleetcron.run r SET state = f.fate::fleetcron.run_state,
+        attempt = f.attempt + (f.handback AND f.started_at IS NOT NULL AND r.handbacks >= 10)::int,
+        due_at = CASE WHEN f.fate = 'open' AND NOT (f.handback AND f.started_at IS NULL) THEN n.now + f.delay ELSE r.due_at END,
+        error = coalesce(f.error, r.error), reason = f.reason, result = f.result::json,
+        started_at = coalesce(f.started_at, r.started_at), worker = $2, fence = f.fence,
+        finished_at = CASE WHEN f.fate = 'open' THEN NULL ELSE n.now END,
+        late_at = CASE WHEN f.handback AND f.started_at IS NULL THEN r.late_at END,
+        handbacks = r.handbacks + (f.handback AND f.started_at IS NOT NULL)::int
+    FROM fate f, n WHERE r.id = f.run_id
+    RETURNING r.id, r.queue, r.priority, r.tenant, r.due_at, r.attempt, r.job, r.schedule, r.state, r.nominal_at),
+back AS MATERIALIZED (
+    SELECT c.*, (SELECT j.id FROM fleetcron.job j WHERE j.name = c.job) AS job_id,
+           c.due_at < date_trunc('minute', n.now) + interval '2 minutes' AS soon
+    FROM changed c, n WHERE c.state = 'open'),
+soon AS (
+    INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt)
+    SELECT queue, priority, tenant, due_at, id, job_id, attempt FROM back WHERE soon),
+later AS (
+    INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id, attempt)
+    SELECT due_at, id, queue, priority, tenant, job_id, attempt FROM back WHERE NOT soon),
+kept AS (
+    INSERT INTO fleetcron.attempt (run_id, fence, number, state, started_at, finished_at, worker, error, traceback)
+    SELECT f.run_id, f.fence, f.number, CASE WHEN f.fate = 'cancelled' THEN 'cancelled' ELSE f.record END, f.started_at, n.now, $2,
+           f.error, f.traceback FROM fate f, n WHERE f.record IS NOT NULL),
+dead AS (
+    INSERT INTO fleetcron.dead_letter (run_id, job, schedule, tenant, attempts, error, died_at)
+    SELECT c.id, c.job, c.schedule, c.tenant, f.attempt, f.error, n.now FROM changed c JOIN fate f ON f.run_id = c.id, n
+    WHERE f.dead AND f.fate = 'failed' ON CONFLICT (run_id) DO NOTHING),
+expired AS (
+    INSERT INTO fleetcron.miss (schedule, first, last, count, reason, policy, decided_at)
+    SELECT schedule, nominal_at, nominal_at, 1, 'expired', 'start_deadline', n.now FROM changed, n
+    WHERE state = 'expired' AND schedule IS NOT NULL AND nominal_at IS NOT NULL),
+undup AS (
+    DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND until IS NULL)
+SELECT run_id FROM won

@@ -1,0 +1,2 @@
+-- The time at which this transaction began.
+SELECT now()

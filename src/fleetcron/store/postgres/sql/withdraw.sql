@@ -1,0 +1,25 @@
+-- Take back the unstarted ticks of a schedule that this transaction has locked: its row may be edited, paused or removed.
+-- Ticks of the future were never due: their runs go without a trace, and the new definition may name the instant again.
+-- Ticks already due (nominal_at <= now) become state `missed`, returned so that a miss record is written.
+-- Index: run_tick, then the keys of ready and timetable. Locks: ready and timetable rows; those being claimed right now are left alone.
+WITH n AS (SELECT coalesce($2::timestamptz, now()) AS now),
+tick AS MATERIALIZED (
+    SELECT r.id, r.queue, r.priority, r.tenant, r.due_at, r.nominal_at FROM fleetcron.run r
+    WHERE r.schedule = $1 AND r.state = 'open' AND r.nominal_at >= $3),
+hot AS (SELECT q.ctid, q.run_id FROM fleetcron.ready q JOIN tick t
+        ON (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (t.queue, t.priority, t.tenant, t.due_at, t.id)
+        WHERE q.attempt = 0 FOR UPDATE OF q SKIP LOCKED),
+cold AS (SELECT q.ctid, q.run_id FROM fleetcron.timetable q JOIN tick t ON (q.due_at, q.run_id) = (t.due_at, t.id)
+         WHERE q.attempt = 0 FOR UPDATE OF q SKIP LOCKED),
+gone AS (
+    DELETE FROM fleetcron.ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM hot)) RETURNING run_id),
+gone_cold AS (
+    DELETE FROM fleetcron.timetable WHERE ctid = ANY (ARRAY(SELECT ctid FROM cold)) RETURNING run_id),
+taken AS (SELECT run_id FROM gone UNION ALL SELECT run_id FROM gone_cold),
+parked AS (DELETE FROM fleetcron.parked p USING tick t WHERE p.run_id = t.id AND p.attempt = 0 RETURNING p.run_id),
+every AS (SELECT run_id FROM taken UNION ALL SELECT run_id FROM parked),
+erased AS (DELETE FROM fleetcron.run r WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at > (SELECT now FROM n)),
+closed AS (UPDATE fleetcron.run r SET state = 'missed', reason = $4, finished_at = (SELECT now FROM n)
+           WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at <= (SELECT now FROM n)
+           RETURNING r.nominal_at)
+SELECT nominal_at FROM closed ORDER BY nominal_at

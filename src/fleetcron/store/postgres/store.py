@@ -1,0 +1,140 @@
+"""The PostgreSQL store: life cycle and wake-ups, on top of its parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from fleetcron.clock import sleep
+from fleetcron.errors import SchemaMismatch, StoreUnavailable
+from fleetcron.store.postgres.base import PostgresBase
+from fleetcron.store.postgres.database import Database, translated
+from fleetcron.store.postgres.lead import Lead
+from fleetcron.store.postgres.registry import Registry
+from fleetcron.store.postgres.runs import Runs
+from fleetcron.store.postgres.work import Work
+from fleetcron.store.sql import load
+from fleetcron.store.versions import check_versions
+
+_RELISTEN = 1.0
+"""Seconds between tries to listen again after the listening connection was lost (case C68: within 5 s)."""
+
+
+class PostgresStore(Registry, Runs, Work, Lead):
+    """One PostgreSQL database. `clock` is for tests. See `fleetcron.store.protocol.Store` for the contract."""
+
+    kind = "postgres"
+    absence_is_proof = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "fleetcron",
+        clock: Callable[[], datetime] | None = None,
+        shards: int = 1,
+        auto_migrate: bool = False,
+        pgbouncer: bool = False,
+        direct_url: str | None = None,
+        pool_size: int = 4,
+        statement_timeout: float = 10,
+        application: str = "fleetcron",
+    ) -> None:
+        database = Database(
+            url, schema=schema, pool_size=pool_size, pgbouncer=pgbouncer, statement_timeout=statement_timeout, application=application
+        )
+        PostgresBase.__init__(self, database, clock=clock, shards=shards)
+        self._auto_migrate, self._direct_url = auto_migrate, direct_url
+        self._listener: asyncio.Task[None] | None = None
+        self.listening = False
+
+    async def open(self) -> None:
+        """Connect. An empty database gets its schema; an older or newer one is a SchemaMismatch. Raises StoreUnavailable."""
+        await self.db.open()
+        try:
+            done, read_only = await self._done()
+            if done is None:
+                if read_only:
+                    raise StoreUnavailable("open: the database is read-only and has no fleetcron schema yet")
+                await self.migrate()
+            elif check_versions(done, self._migrations()):
+                if not self._auto_migrate:
+                    raise SchemaMismatch(
+                        "the database's fleetcron schema is older than this program: run `fleetcron migrate` (or open with auto_migrate=True)"
+                    )
+                await self.migrate()
+        except BaseException:
+            await self.db.close()
+            raise
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listener
+            self._listener = None
+        await self.drop_presence()
+        await self.db.close()
+
+    async def pending_migrations(self) -> list[str]:
+        """Names of the migrations that this database lacks, in order. Raises SchemaMismatch when it is newer than this program."""
+        await self.db.open()
+        done, _ = await self._done()
+        return check_versions(done or [], self._migrations())
+
+    async def migrate(self) -> list[str]:
+        """Apply what is missing, all in one transaction; returns the names. Two callers at once: one waits for the other."""
+        await self.db.open()
+        async with self.db.transaction("migrate", None) as session:
+            await session.connection.execute(f"SET LOCAL lock_timeout = '60s'; CREATE SCHEMA IF NOT EXISTS {self.db.schema}")
+            await session.fetch("migrate_lock")
+            present = (await session.fetchrow("schema_state"))["present"]  # type: ignore[index]
+            done = [row[0].partition(":")[2] for row in await session.fetch("migrations_done")] if present else []
+            missing = check_versions(done, self._migrations())
+            for name in missing:
+                await session.connection.execute(self._migrations()[name])
+                await session.fetch("migration_done", f"migration:{name}", await session.fetchval("now", None))
+        return missing
+
+    async def _done(self) -> tuple[list[str] | None, bool]:
+        state = await self.db.fetchrow("schema_state")
+        assert state is not None
+        if not state["present"]:
+            return None, state["read_only"]
+        return [row[0].partition(":")[2] for row in await self.db.fetch("migrations_done")], state["read_only"]
+
+    def _migrations(self) -> dict[str, str]:
+        return load(__package__, "migrations", self.db.schema)
+
+    async def listen(self, wake: Callable[[str], None]) -> None:
+        """Call `wake(queue)` on every wake-up, from now on; after a lost connection, again within a second, with one `wake("")` for what
+        was missed. Behind PgBouncer (without a direct URL) there are none: polling is the truth."""
+        if self.db.pgbouncer and self._direct_url is None:
+            return
+        self._listener = asyncio.create_task(self._listen(wake), name="fleetcron-listen")
+
+    async def _listen(self, wake: Callable[[str], None]) -> None:
+        options: dict[str, Any] = {**self.db.connect_options(), "command_timeout": None}
+        while True:
+            connection: asyncpg.Connection[asyncpg.Record] | None = None
+            lost = asyncio.Event()
+            try:
+                with translated("listen"):
+                    connection = await asyncpg.connect(self._direct_url or self.db.url, **options)
+                    connection.add_termination_listener(lambda _c, lost=lost: lost.set())
+                    await connection.add_listener(f"{self.db.schema}.wake", lambda _c, _p, _ch, payload: wake(str(payload)))
+                self.listening = True
+                wake("")
+                await lost.wait()
+            except StoreUnavailable:
+                pass
+            finally:
+                self.listening = False
+                if connection is not None:
+                    connection.terminate()
+            await sleep(_RELISTEN)

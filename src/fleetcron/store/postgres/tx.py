@@ -1,0 +1,188 @@
+"""The steps of `store.tx.Tx` on PostgreSQL: one statement each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from fleetcron.decide.misfire import MissRange
+from fleetcron.model import Missed, Schedule
+from fleetcron.store.codec import missed_from, missed_json, schedule_from, schedule_spec
+from fleetcron.store.postgres.database import Session
+from fleetcron.store.protocol import Claimed, NewRun
+
+DEDUP_UNTIL_STARTED = 1
+"""Flag of a ready row: its dedup key ends when it is claimed. (Flag 2, set in gate_park.sql: it has waited for a gate.)"""
+
+
+class PostgresTx:
+    """One open transaction."""
+
+    def __init__(self, session: Session, shards: int) -> None:
+        self._s, self._shards = session, shards
+        self._now: datetime | None = None
+
+    async def now(self) -> datetime:
+        if self._now is None:
+            moment: datetime = self._s.clock or await self._s.connection.fetchval(self._s.statements["transaction_now"])
+            self._now = moment
+        return self._now
+
+    async def led(self, shard: int, term: int) -> bool:
+        return await self._s.fetchval("led", self._s.clock, shard, term) is not None
+
+    async def lock_schedule(self, name: str) -> Schedule | None:
+        row = await self._s.fetchrow("schedule_lock", name)
+        return None if row is None else schedule_from(row)
+
+    async def insert_schedule(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
+        return await self._s.fetchval("schedule_insert", *insert_row(schedule, next_at, prev_at), self._shards) is not None
+
+    async def update_schedule(self, old: Schedule, new: Schedule, next_at: datetime | None, prev_at: datetime | None) -> None:
+        await self._s.fetch(
+            "schedule_update", old.id, new.job, next_at, prev_at, new.paused, new.misfire, new.overlap, new.tenant, new.queue, new.priority,
+            new.start_deadline, new.payload, schedule_spec(new), new.tzdata,
+        )  # fmt: skip
+
+    async def pause_schedule(self, schedule_id: int, paused: bool, next_at: datetime | None) -> None:
+        await self._s.fetch("schedule_pause", schedule_id, paused, next_at)
+
+    async def retick(self, schedule: Schedule, next_at: datetime | None, tzdata: str) -> None:
+        await self._s.fetch("schedule_retick", schedule.id, next_at, tzdata)
+
+    async def delete_schedule(self, schedule_id: int) -> None:
+        await self._s.fetch("schedule_delete", schedule_id)
+
+    async def withdraw(self, schedule: Schedule, since: datetime, reason: str) -> list[datetime]:
+        rows = await self._s.fetch("withdraw", self._s.clock, schedule.name, since, reason)
+        return [row[0] for row in rows]
+
+    async def first_due(self, schedule: Schedule) -> datetime | None:
+        found: datetime | None = await self._s.fetchval("first_due", schedule.queue, schedule.priority, schedule.tenant)
+        return found
+
+    async def unstarted(self, schedule: Schedule, since: datetime) -> list[tuple[int, datetime, Missed | None]]:
+        rows = await self._s.fetch("unstarted", self._s.clock, schedule.name, since)
+        return [(row[0], row[1], missed_from(row[2])) for row in rows]
+
+    async def drop_ticks(self, run_ids: Sequence[int], reason: str) -> None:
+        if run_ids:
+            await self._s.fetch("drop_ticks", self._s.clock, list(run_ids), reason)
+
+    async def drop_leased(self, worker: int, leased: Sequence[Claimed], reason: str) -> list[int]:
+        rows = await self._s.fetch("drop_leased", self._s.clock, worker, [r.run_id for r in leased], [r.fence for r in leased], reason)
+        return [row[0] for row in rows]
+
+    async def keep_ticks(self, kept: Sequence[tuple[int, Missed | None]], again: timedelta) -> None:
+        if kept:
+            await self._s.fetch("keep_ticks", self._s.clock, [i for i, _ in kept], [missed_json(m) for _, m in kept], again)
+
+    async def late_runs(
+        self, schedule: Schedule, ticks: Sequence[tuple[datetime, datetime | None, Missed | None]], again: timedelta
+    ) -> list[str]:
+        if not ticks:
+            return []
+        args = ([t[0] for t in ticks], [t[1] for t in ticks], [missed_json(t[2]) for t in ticks])
+        rows = await self._s.fetch("late_run", self._s.clock, schedule.id, *args, again)
+        return sorted({row[0] for row in rows})
+
+    async def judged(
+        self, schedule: Schedule, until: datetime | None, next_at: datetime | None, prev_at: datetime | None, owed: Missed | None
+    ) -> None:
+        await self._s.fetch("judged", schedule.id, until, next_at, prev_at, missed_json(owed))
+
+    async def miss(self, schedule: str, policy: str, ranges: Sequence[MissRange]) -> None:
+        if ranges:
+            columns = ([m.first for m in ranges], [m.last for m in ranges], [m.count for m in ranges], [m.reason for m in ranges])
+            await self._s.fetch("miss", schedule, policy, self._s.clock, *columns)
+
+    async def take_ids(self, n: int) -> list[int]:
+        return [row[0] for row in await self._s.fetch("take_ids", n)]
+
+    async def dedup_take(self, runs: Sequence[tuple[int, NewRun]]) -> set[int]:
+        if not runs:
+            return set()
+        rows = await self._s.fetch(
+            "dedup_take",
+            self._s.clock,
+            [r.job for _, r in runs],
+            [r.tenant for _, r in runs],
+            [r.key for _, r in runs],
+            [i for i, _ in runs],
+            ["period" if isinstance(r.key_scope, timedelta) else r.key_scope for _, r in runs],
+            [dedup_period(r) for _, r in runs],
+            [r.due_at for _, r in runs],
+        )
+        return {row[0] for row in rows}
+
+    async def dedup_find(self, runs: Sequence[NewRun]) -> dict[tuple[str, str, str], int]:
+        rows = await self._s.fetch("dedup_find", [r.job for r in runs], [r.tenant for r in runs], [r.key for r in runs])
+        return {(row[0], row[1], row[2]): row[3] for row in rows}
+
+    async def insert_with_ids(self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str]) -> dict[int, datetime]:
+        if not runs:
+            return {}
+        rows = await self._s.fetch("insert", self._s.clock, *insert_columns([r for _, r in runs], [i for i, _ in runs]), list(wake))
+        return {row[0]: row[1] for row in rows}
+
+    async def replace_run(self, run_id: int, new: NewRun) -> bool:
+        return await self._s.fetchval("replace_run", self._s.clock, run_id, new.payload, new.due_at, new.delay) is not None
+
+    async def gate_lock(self, gate: str) -> None:
+        await self._s.fetch("gate_lock", gate)
+
+    async def gate_state(self, gate: str) -> tuple[int, int]:
+        row = await self._s.fetchrow("gate_state", gate)
+        assert row is not None
+        return row[0], row[1]
+
+    async def gate_take(self, worker: int, run: Claimed) -> bool:
+        return await self._s.fetchval("gate_take", worker, run.run_id, run.fence, run.gate) is not None
+
+    async def gate_park(self, worker: int, run: Claimed) -> bool:
+        return await self._s.fetchval("gate_park", worker, run.run_id, run.fence, run.gate) is not None
+
+    async def gate_replace(self, gate: str) -> list[tuple[str, datetime]]:
+        rows = await self._s.fetch("gate_replace", self._s.clock, gate)
+        return [(row[1], row[2]) for row in rows if row[1] is not None]
+
+    async def remove_job(self, name: str) -> int | None:
+        removed: int | None = await self._s.fetchval("remove_job", name)
+        return removed
+
+    async def audit(self, who: str, what: str, subject: str) -> None:
+        await self._s.fetch("audit", self._s.clock, who, what, subject)
+
+
+def insert_row(schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> tuple[Any, ...]:
+    """The parameters of schedule_insert.sql, but the number of shards."""
+    return (
+        schedule.name, schedule.job, next_at, prev_at, schedule.paused, schedule.misfire, schedule.overlap, schedule.tenant, schedule.queue,
+        schedule.priority, schedule.start_deadline, schedule.payload, schedule_spec(schedule), schedule.tzdata,
+    )  # fmt: skip
+
+
+def dedup_period(run: NewRun) -> timedelta | None:
+    """How long a key with a time as its scope holds, from now: counted from the due time, not from the submit (case C100)."""
+    if not isinstance(run.key_scope, timedelta):
+        return None
+    return run.key_scope + (run.delay or timedelta(0))
+
+
+def insert_columns(runs: Sequence[NewRun], ids: Sequence[int | None]) -> list[list[Any]]:
+    """The columns of insert.sql."""
+    return [
+        list(ids),
+        [r.job for r in runs],
+        [r.payload for r in runs],
+        [r.queue for r in runs],
+        [r.priority for r in runs],
+        [r.tenant for r in runs],
+        [r.due_at for r in runs],
+        [r.delay for r in runs],
+        [r.start_deadline for r in runs],
+        [r.key for r in runs],
+        [r.gate for r in runs],
+        [DEDUP_UNTIL_STARTED if r.key is not None and r.key_scope == "started" else 0 for r in runs],
+    ]

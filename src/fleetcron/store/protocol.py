@@ -1,0 +1,316 @@
+"""The Store protocol: everything the engine asks of a database. Two adapters, `postgres` and `sqlite`, one conformance suite.
+
+Rules that hold for every method
+* The database's clock decides. Nothing here takes "now" from the caller; a store made with `clock=` (tests) passes that instead.
+* Every write of an owner names its proof: a worker its (worker, run, fence), a leader its (shard, term). A write whose proof is stale
+  changes nothing and says so: methods return *which* rows they won, never just "ok".
+* A method is one transaction. It either happened or it did not.
+* Errors: StoreUnavailable when the database is down, unreachable or read-only; SchemaMismatch at `open`.
+
+Where a run is: in exactly one of `ready` (due within the horizon), `timetable` (later), `parked` (waits for its gate) or `lease` (a
+worker has it), or in none of them when its state is final. `run` itself is the history and is not written by claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from fleetcron.decide.misfire import Facts, Verdict
+from fleetcron.model import (
+    Attempt,
+    DeadLetter,
+    Job,
+    KeyScope,
+    Leader,
+    Miss,
+    Missed,
+    Node,
+    OnDuplicate,
+    QueueCounts,
+    RunRecord,
+    Schedule,
+)
+
+BUCKET = timedelta(minutes=1)
+"""A time bucket. `ready` holds what is due in the current and the next one; the rest waits in `timetable`."""
+
+CANCELS, REGISTRY, SCHEDULES = "\x01cancel", "\x01registry", "\x01schedules"
+"""Messages on the wake-up channel besides queue names, told from them by a character that names cannot have: a run was asked to stop, the
+job registry has changed, a schedule has changed. An empty message may mean anything."""
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run to insert. `due_at` wins over `delay`; neither = now, by the database's clock."""
+
+    job: str
+    payload: str
+    queue: str
+    priority: int
+    tenant: str = ""
+    due_at: datetime | None = None
+    delay: timedelta | None = None
+    key: str | None = None
+    key_scope: KeyScope = "finished"
+    on_duplicate: OnDuplicate = "keep"
+    start_deadline: timedelta | None = None
+    gate: str | None = None  # runs with one gate never overlap
+
+
+class Inserted(msgspec.Struct, frozen=True):
+    """The answer for one NewRun: the run's id, whether it is new (False: a dedup key matched), and when it is due (if it is new)."""
+
+    id: int
+    created: bool
+    due_at: datetime | None = None
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """A (queue, priority, tenant) with something waiting, and the due time of its first run; for a claim, the lower bound to start at."""
+
+    queue: str
+    priority: int
+    tenant: str
+    first_due: datetime
+
+
+class Claimed(msgspec.Struct):
+    """A leased run, as the worker gets it."""
+
+    run_id: int
+    fence: int
+    attempt: int  # 1 for the first
+    job: str
+    payload: str
+    due_at: datetime
+    late: bool  # a tick that did not start in time: must be judged before it starts
+    schedule: str | None
+    nominal_at: datetime | None
+    tenant: str
+    queue: str
+    priority: int
+    key: str | None
+    gate: str | None
+    overlap: str | None
+    expires_at: datetime | None
+    late_at: datetime | None
+    missed: Missed | None
+    generation: int
+    deaths: int = 0  # how many workers died holding it
+    prev_at: datetime | None = None
+
+
+class Claim(msgspec.Struct):
+    """`now` is the database's time while the claim ran, the worker's clock for due times; None when nothing was claimed."""
+
+    now: datetime | None
+    runs: list[Claimed]
+
+
+class Done(msgspec.Struct):
+    """A run that succeeded. `started_at` on the database's clock; `result` is JSON text or None."""
+
+    run_id: int
+    fence: int
+    started_at: datetime
+    result: str | None = None
+    keyed: bool = False  # holds a dedup key that ends with it
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that ended in any other way than success.
+
+    `state` is where the run goes: "open" (waits `delay`, in `ready` or `timetable`) or a final state. `attempt` is the number of
+    attempts used up to now (a snooze or a hand-back gives its own back). `record` is the state of the attempt row to keep, None for
+    none. `dead` also writes a dead letter.
+    """
+
+    run_id: int
+    fence: int
+    state: str
+    attempt: int
+    delay: timedelta = timedelta(0)
+    record: str | None = None
+    started_at: datetime | None = None
+    error: str | None = None
+    traceback: str | None = None
+    result: str | None = None
+    reason: str | None = None
+    dead: bool = False
+    handback: bool = False  # counts one hand-back by shutdown
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """What to do with a gated run: "start", "parked" (waits its turn, no lease any more) or "missed" (overlap policy; recorded)."""
+
+    run_id: int
+    verdict: str
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat. `alive` False: the session is gone, stop everything. `cancels`: leased runs asked to stop."""
+
+    alive: bool
+    now: datetime
+    cancels: list[int]
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a worker session is. `node` is random per process start, never the host name."""
+
+    node: str
+    host: str
+    pid: int
+    roles: tuple[str, ...]
+    queues: tuple[str, ...] | None
+    slots: int
+    version: str
+    tzdata: str
+    jobs: tuple[int, ...] | None = None  # job ids it has handlers for; None: all
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """One tick to write as a run. `late_at`: when it counts as a misfire if not started."""
+
+    nominal_at: datetime
+    due_at: datetime
+    late_at: datetime | None
+    prev_at: datetime | None = None  # the tick before this one: the data interval of a run is (prev_at, nominal_at)
+
+
+class Fire(msgspec.Struct, frozen=True, kw_only=True):
+    """Ticks of one schedule to write, and its next tick: applied only if `next_at` and `revision` are still what the ticker read."""
+
+    schedule_id: int
+    revision: int
+    old_next: datetime
+    new_next: datetime | None
+    ticks: list[Tick]
+    prev_at: datetime | None = None  # the last tick written, kept on the schedule
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """`led` False: the term is stale, nothing was written. `advanced`: schedule ids whose compare-and-set held."""
+
+    led: bool
+    runs: int
+    advanced: list[int]
+
+
+class Rescued(msgspec.Struct, frozen=True):
+    """What a rescue did: dead workers, runs put back, runs sent to the dead letters."""
+
+    workers: list[int]
+    requeued: int
+    dead: int
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filters of `runs`; newest first. `after` is an id cursor (exclusive)."""
+
+    job: str | None = None
+    schedule: str | None = None
+    state: str | None = None
+    tenant: str | None = None
+    queue: str | None = None
+    key: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 100
+    after: int | None = None
+
+
+FirstFn = Callable[[Schedule, datetime], datetime | None]
+"""(schedule, now) -> its first tick: strictly after now, so that creating, editing or resuming never back-fires."""
+
+JudgeFn = Callable[[Schedule, Facts], Verdict]
+
+
+class Store(Protocol):
+    """One database. All methods are coroutines except where noted; safe to call from one event loop."""
+
+    kind: str  # "postgres" | "sqlite"
+    clock: Callable[[], datetime] | None  # the tests' settable clock
+    absence_is_proof: bool  # does `absent` prove death (a process that is gone), or only suggest it (a lock that is gone)?
+
+    # life
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def migrate(self) -> list[str]: ...
+    async def pending_migrations(self) -> list[str]: ...
+    async def now(self) -> datetime: ...
+
+    # registry
+    async def put_jobs(self, jobs: Sequence[Job]) -> dict[str, int]: ...
+    async def jobs(self) -> list[Job]: ...
+    async def put_schedules(self, schedules: Sequence[Schedule], who: str, first: FirstFn) -> list[str]: ...
+    async def schedules(self, *, name: str | None = None, job: str | None = None, limit: int = 1000, after: str | None = None) -> list[Schedule]: ...
+    async def remove_schedule(self, name: str, who: str) -> bool: ...
+    async def remove_job(self, name: str, who: str) -> bool: ...
+    async def pause_schedule(self, name: str, who: str) -> bool: ...
+    async def resume_schedule(self, name: str, who: str, at: datetime | None, first: FirstFn) -> bool: ...
+
+    # runs
+    async def insert(self, runs: Sequence[NewRun], *, wake: Sequence[str] = (), conn: Any = None) -> list[Inserted]: ...
+    async def run(self, run_id: int) -> RunRecord | None: ...
+    async def runs(self, where: RunFilter) -> list[RunRecord]: ...
+    async def attempts(self, run_id: int) -> list[Attempt]: ...
+    async def cancel(self, run_id: int, who: str) -> str: ...
+    async def final(self, run_ids: Sequence[int]) -> list[int]: ...
+    async def misses(self, schedule: str | None, limit: int = 1000) -> list[Miss]: ...
+    async def dead_letters(self, *, job: str | None = None, limit: int = 100, after: int | None = None) -> list[DeadLetter]: ...
+    async def replay(self, run_ids: Sequence[int], who: str) -> list[int]: ...
+    async def purge_dead(self, run_ids: Sequence[int]) -> int: ...
+    async def counts(self) -> dict[str, QueueCounts]: ...
+    async def unknown_jobs(self) -> dict[str, int]: ...
+    async def nodes(self) -> list[Node]: ...
+    async def leaders(self) -> list[Leader]: ...
+
+    # worker
+    async def start_worker(self, info: WorkerInfo, ttl: timedelta) -> int: ...
+    async def beat(self, worker: int, ttl: timedelta) -> Beat: ...
+    async def worker_jobs(self, worker: int, jobs: Sequence[int] | None) -> None: ...
+    async def stop_worker(self, worker: int) -> int: ...
+    async def lanes(self, queues: Sequence[str] | None, limit: int = 1000) -> tuple[datetime, list[Lane]]: ...
+    async def claim(self, worker: int, lanes: Sequence[Lane], *, limit: int, quantum: int, ahead: timedelta, jobs: Sequence[int] | None) -> Claim: ...
+    async def complete(self, worker: int, done: Sequence[Done]) -> set[int]: ...
+    async def settle(self, worker: int, settled: Sequence[Settled]) -> set[int]: ...
+    async def admit(self, worker: int, gated: Sequence[Claimed]) -> list[Admission]: ...
+    async def unpark(self) -> list[str]: ...
+    async def step_get(self, run_id: int, name: str) -> str | None: ...
+    async def step_put(self, worker: int, run_id: int, fence: int, name: str, result: str) -> bool: ...
+    async def progress(self, worker: int, run_id: int, fence: int, done: int, total: int | None, note: str | None) -> bool: ...
+    def transaction(self, worker: int, run_id: int, fence: int, started_at: datetime, result: Any) -> AbstractAsyncContextManager[Any]: ...
+    async def hold_presence(self, worker: int) -> bool: ...
+    def presence_lost(self) -> bool: ...
+    async def drop_presence(self) -> None: ...
+    async def read_progress(self, run_id: int) -> tuple[int, int | None, str | None] | None: ...
+    async def node_beat(self, info: WorkerInfo, ttl: timedelta) -> None: ...
+    async def node_end(self, node: str) -> None: ...
+
+    # leader
+    async def campaign(self, shard: int, node: WorkerInfo, ttl: timedelta) -> int | None: ...
+    async def renew(self, shard: int, node: str, term: int, ttl: timedelta) -> bool: ...
+    async def resign(self, shard: int, node: str, term: int) -> bool: ...
+    async def due_schedules(self, shard: int, horizon: datetime, limit: int) -> list[Schedule]: ...
+    async def fire(self, shard: int, term: int, fires: Sequence[Fire], *, tzdata: str, until: datetime | None) -> Fired: ...
+    async def judge(self, schedule: str, leased: Sequence[Claimed], *, worker: int | None, leader: tuple[int, int] | None, lease: timedelta, decide: JudgeFn) -> Verdict | None: ...
+    async def late_ticks(self, limit: int = 500) -> list[str]: ...
+    async def broken_schedules(self, shard: int, limit: int = 100) -> list[Schedule]: ...
+    async def stale_zones(self, shard: int, tzdata: str, limit: int = 1000) -> list[Schedule]: ...
+    async def schedule_error(self, schedule_id: int, error: str | None) -> None: ...
+    async def retick(self, name: str, leader: tuple[int, int], tzdata: str, first: FirstFn | None) -> bool: ...
+    async def promote(self, limit: int = 5000) -> int: ...
+    async def timetable_due(self) -> bool: ...
+    async def rescue(self, suspects: Sequence[int] = (), *, expired: bool = True) -> Rescued: ...
+    async def absent(self) -> set[int]: ...
+    async def prune(self, older_than: timedelta, after: int, limit: int = 5000) -> tuple[int, int]: ...
+    async def prune_rest(self, older_than: timedelta) -> None: ...
+
+    # wake-ups
+    async def listen(self, wake: Callable[[str], None]) -> None: ...
+    async def notify(self, queues: Sequence[str]) -> None: ...

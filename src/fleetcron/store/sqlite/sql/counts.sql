@@ -1,0 +1,13 @@
+-- Open runs per queue: cheap, because what waits lies in narrow tables.
+SELECT queue, sum(scheduled), sum(ready), sum(running), sum(retrying)
+FROM (
+    SELECT queue, count(*) FILTER (WHERE attempt = 0 AND due_at > ?1) AS scheduled, count(*) FILTER (WHERE attempt = 0 AND due_at <= ?1) AS ready,
+           0 AS running, count(*) FILTER (WHERE attempt > 0) AS retrying FROM ready GROUP BY queue
+    UNION ALL
+    SELECT queue, count(*) FILTER (WHERE attempt = 0), 0, 0, count(*) FILTER (WHERE attempt > 0) FROM timetable GROUP BY queue
+    UNION ALL
+    SELECT queue, 0, count(*), 0, 0 FROM parked GROUP BY queue
+    UNION ALL
+    SELECT r.queue, count(*) FILTER (WHERE l.started_at > ?1), 0, count(*) FILTER (WHERE l.started_at <= ?1), 0
+    FROM lease l JOIN run r ON r.id = l.run_id GROUP BY r.queue)
+GROUP BY queue ORDER BY queue

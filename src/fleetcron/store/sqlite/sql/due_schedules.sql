@@ -1,0 +1,2 @@
+-- Schedules with ticks to write before the horizon. Index: schedule_due.
+SELECT * FROM schedule WHERE shard = ?1 AND next_at IS NOT NULL AND paused = 0 AND next_at < ?2 AND error IS NULL ORDER BY next_at LIMIT ?3

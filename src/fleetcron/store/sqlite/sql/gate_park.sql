@@ -1,0 +1,5 @@
+-- A leased run waits for its gate, no attempt used; its lease ends next. No row: the lease is gone. Index: lease's key, run's id.
+INSERT INTO parked (gate, due_at, run_id, queue, priority, tenant, job_id, attempt)
+SELECT ?4, r.due_at, r.id, r.queue, r.priority, r.tenant, (SELECT j.id FROM job j WHERE j.name = r.job), l.attempt - 1
+FROM lease l CROSS JOIN run r WHERE l.worker = ?1 AND l.run_id = ?2 AND l.fence = ?3 AND r.id = l.run_id
+RETURNING run_id

@@ -1,0 +1,2 @@
+-- Old audit lines.
+DELETE FROM audit WHERE at < ?1

@@ -1,0 +1,2 @@
+-- Dedup keys whose time has passed.
+DELETE FROM dedup WHERE until < ?1

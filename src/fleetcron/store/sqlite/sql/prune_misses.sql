@@ -1,0 +1,2 @@
+-- Old miss records.
+DELETE FROM miss WHERE decided_at < ?1

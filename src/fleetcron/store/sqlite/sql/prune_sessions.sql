@@ -1,0 +1,2 @@
+-- Old worker sessions.
+DELETE FROM session WHERE ended_at < ?1

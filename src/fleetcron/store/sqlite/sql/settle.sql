@@ -1,0 +1,5 @@
+-- Record an attempt that ended in any other way than success: open again (due ?6, or unchanged if NULL) or closed. Index: run's id.
+UPDATE run SET state = ?4, attempt = ?5, due_at = coalesce(?6, due_at), error = coalesce(?7, error), reason = ?8, result = ?9,
+    started_at = coalesce(?10, started_at), worker = ?2, fence = ?11, finished_at = iif(?4 = 'open', NULL, ?1), late_at = iif(?12, late_at, NULL),
+    handbacks = handbacks + ?13
+WHERE id = ?3

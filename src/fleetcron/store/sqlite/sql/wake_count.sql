@@ -1,0 +1,2 @@
+-- How often something was added to `ready`.
+SELECT value FROM meta WHERE key = 'wake'

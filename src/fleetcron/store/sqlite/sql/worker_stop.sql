@@ -1,0 +1,2 @@
+-- A worker session ends in order.
+DELETE FROM worker WHERE id = ?1 RETURNING id

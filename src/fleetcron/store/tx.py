@@ -1,0 +1,123 @@
+"""The small steps that `flows` is written in: one database transaction, opened by the adapter, in which these may be called in any order.
+
+Each step is one statement on PostgreSQL and one or a few on SQLite. Steps never decide; decisions lie in `fleetcron.decide`.
+Lock order: shard, schedule, gate, ready / timetable, lease, run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from fleetcron.decide.misfire import MissRange
+from fleetcron.model import Missed, Schedule
+from fleetcron.store.protocol import Claimed, NewRun
+
+
+class Tx(Protocol):
+    """One open transaction."""
+
+    async def now(self) -> datetime:
+        """The database's time, the same for the whole transaction."""
+        ...
+
+    # leadership
+    async def led(self, shard: int, term: int) -> bool:
+        """Is this term in force? Holds off a takeover until the transaction ends."""
+        ...
+
+    # schedules
+    async def lock_schedule(self, name: str) -> Schedule | None:
+        """The schedule, locked; None when there is none."""
+        ...
+
+    async def insert_schedule(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
+        """False when another process made one of this name meanwhile."""
+        ...
+
+    async def update_schedule(self, old: Schedule, new: Schedule, next_at: datetime | None, prev_at: datetime | None) -> None:
+        """Replace the definition of a locked schedule: revision + 1, error and judged_until forgotten."""
+        ...
+
+    async def pause_schedule(self, schedule_id: int, paused: bool, next_at: datetime | None) -> None: ...
+    async def retick(self, schedule: Schedule, next_at: datetime | None, tzdata: str) -> None:
+        """Set the next tick of a locked schedule, and the zone data it was computed with."""
+        ...
+
+    async def delete_schedule(self, schedule_id: int) -> None: ...
+
+    async def withdraw(self, schedule: Schedule, since: datetime, reason: str) -> list[datetime]:
+        """Take back unstarted ticks with nominal_at ≥ since. Future ones vanish; due ones become `missed` and are returned, in order."""
+        ...
+
+    async def first_due(self, schedule: Schedule) -> datetime | None:
+        """The first due time waiting in `ready` in the schedule's lane."""
+        ...
+
+    async def unstarted(self, schedule: Schedule, since: datetime) -> list[tuple[int, datetime, Missed | None]]:
+        """(run id, nominal_at, missed) of ticks that wait in `ready`, since ≤ nominal_at ≤ now, never tried, each locked."""
+        ...
+
+    async def drop_ticks(self, run_ids: Sequence[int], reason: str) -> None:
+        """Waiting ticks judged away: out of `ready`, state missed."""
+        ...
+
+    async def drop_leased(self, worker: int, leased: Sequence[Claimed], reason: str) -> list[int]:
+        """Leased, unstarted ticks judged away; returns those whose lease was still held."""
+        ...
+
+    async def keep_ticks(self, kept: Sequence[tuple[int, Missed | None]], again: timedelta) -> None:
+        """Late ticks that run after all, told what was judged away for them; judged once more if not started within `again`."""
+        ...
+
+    async def late_runs(
+        self, schedule: Schedule, ticks: Sequence[tuple[datetime, datetime | None, Missed | None]], again: timedelta
+    ) -> list[str]:
+        """Write late ticks (nominal_at, prev_at, missed) as runs due now; returns the queues to wake. `again` as in keep_ticks."""
+        ...
+
+    async def judged(
+        self, schedule: Schedule, until: datetime | None, next_at: datetime | None, prev_at: datetime | None, owed: Missed | None
+    ) -> None:
+        """Note how far a locked schedule has been judged, its next tick, and what no run has been told of yet."""
+        ...
+
+    async def miss(self, schedule: str, policy: str, ranges: Sequence[MissRange]) -> None: ...
+
+    # keyed inserts
+    async def take_ids(self, n: int) -> list[int]: ...
+
+    async def dedup_take(self, runs: Sequence[tuple[int, NewRun]]) -> set[int]:
+        """Claim the keys of these (id, run) pairs, distinct and sorted by (job, tenant, key); returns the ids that got theirs."""
+        ...
+
+    async def dedup_find(self, runs: Sequence[NewRun]) -> dict[tuple[str, str, str], int]:
+        """Who holds these (job, tenant, key)."""
+        ...
+
+    async def insert_with_ids(self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str]) -> dict[int, datetime]:
+        """Insert runs under these ids; returns their due times."""
+        ...
+
+    async def replace_run(self, run_id: int, new: NewRun) -> bool:
+        """The waiting run takes the newer payload and due time; False when it no longer waits."""
+        ...
+
+    # gates
+    async def gate_lock(self, gate: str) -> None: ...
+    async def gate_state(self, gate: str) -> tuple[int, int]:
+        """(leases holding the gate, runs parked at it), as committed before the lock was granted."""
+        ...
+
+    async def gate_take(self, worker: int, run: Claimed) -> bool: ...
+    async def gate_park(self, worker: int, run: Claimed) -> bool: ...
+    async def gate_replace(self, gate: str) -> list[tuple[str, datetime]]:
+        """Ask the holders to stop, close the parked; returns (schedule, nominal_at) of the ticks closed."""
+        ...
+
+    async def remove_job(self, name: str) -> int | None:
+        """The id of the job removed; None while schedules or waiting runs need it."""
+        ...
+
+    async def audit(self, who: str, what: str, subject: str) -> None: ...

@@ -1,0 +1,3 @@
+"""Running work: claim, run, complete, keep the lease."""
+
+from __future__ import annotations

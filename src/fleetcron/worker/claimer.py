@@ -1,0 +1,179 @@
+"""Deciding when to claim, from which lanes, and how much.
+
+* **Wake-ups**: a notification, the next due time, room in the slots, or the poll, which is the truth: everything else only makes it quicker.
+* **Lanes** are looked up when something may have changed and at least once a second; between looks a worker remembers for each lane the
+  due time below which nothing is left for it (the moving lower bound), so that the dead rows of past claims are not walked again.
+* **How much**: what is due now, up to the free slots plus a buffer of what this worker has lately finished in 20 ms (at most 512: no
+  hoarding by slow jobs, full batches for fast ones); and what is due within the look-ahead, up to the slots: it waits here on a timer and
+  starts within milliseconds of its instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from fleetcron.clock import monotonic, sleep
+from fleetcron.decide.fairness import Group, advance, order_lanes
+from fleetcron.errors import StoreUnavailable
+from fleetcron.store.protocol import Lane, Store
+from fleetcron.worker.dbclock import DbClock
+from fleetcron.worker.intake import Intake
+from fleetcron.worker.lease import Lease
+from fleetcron.worker.runner import Runner
+
+log = logging.getLogger("fleetcron.worker")
+
+AHEAD = 2.0
+"""Seconds that a run may be claimed before it is due. Long enough for any claim to be done in time, well below any lease."""
+POLL = 1.0
+"""Seconds between looks when nothing wakes us: late arrivals below a lower bound wait at most this long."""
+_MAX_BUFFER = 512
+_BUFFER_SECONDS = 0.02
+_LANES_A_CLAIM = 64
+_OVERDUE_CHECK = 5.0
+
+
+class Claimer:
+    """`session()` gives the current lease; `jobs()` the ids this worker can run (None: all)."""
+
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        intake: Intake,
+        clock: DbClock,
+        *,
+        session: Callable[[], Lease | None],
+        jobs: Callable[[], Sequence[int] | None],
+        queues: Sequence[str] | None,
+        ageing: timedelta,
+    ) -> None:
+        self._store, self._runner, self._intake, self._clock = store, runner, intake, clock
+        self._session, self._jobs, self._queues, self._ageing = session, jobs, queues, ageing
+        self._lanes: dict[tuple[str, int, str], Lane] = {}
+        self._cursor: dict[Group, str] = {}
+        self._looked = self._checked = self._measured = float("-inf")
+        self._finished, self._rate = 0, 0.0
+        self.stopping = False
+        self.last_round = float("-inf")  # monotonic time of the last look or claim that the database answered
+
+    def wake(self, queue: str = "") -> None:
+        """Something may have become due (in this queue). Call on the worker's loop."""
+        if not queue or self._queues is None or queue in self._queues:
+            self._looked = float("-inf")
+            self._runner.room.set()
+
+    def stop(self) -> None:
+        """Claim no more."""
+        self.stopping = True
+        self._runner.room.set()
+
+    async def run(self) -> None:
+        """Claim until stopped. Survives the database being away."""
+        pause = 0.1
+        while not self.stopping:
+            self._runner.room.clear()
+            try:
+                progress = await self.round()
+                pause = 0.1
+            except StoreUnavailable as error:
+                log.warning("claiming waits for the database: %s", error)
+                await sleep(pause * (0.5 + random.random()))  # noqa: S311
+                pause = min(pause * 2, 2.0)
+                continue
+            if not progress and not self.stopping:
+                await self._wait()
+
+    async def round(self, ahead: float = AHEAD) -> bool:
+        """Look if it is time to, claim what there is room for; returns whether another round may find more at once."""
+        lease = self._session()
+        if lease is None or not lease.valid():
+            return False
+        if monotonic() - self._looked >= POLL:
+            await self._look()
+        now = self._clock.now()
+        room = self._room()
+        due = [lane for lane in self._lanes.values() if lane.first_due.timestamp() <= now]
+        if due and room > 0:
+            return await self._claim(lease, due, room, 0.0)
+        later = self._runner.slots - self._runner.pending()
+        soon = [lane for lane in self._lanes.values() if now < lane.first_due.timestamp() <= now + ahead]
+        if soon and later > 0 and ahead > 0:
+            return await self._claim(lease, soon, later, ahead)
+        return False
+
+    async def _look(self) -> None:
+        self._looked = monotonic()
+        if self._looked - self._checked >= _OVERDUE_CHECK:
+            self._checked = self._looked
+            if await self._store.timetable_due():
+                log.warning("a bucket is overdue that no leader has promoted: promoting it")
+                await self._store.promote()
+        now, lanes = await self._store.lanes(self._queues)
+        self._clock.observe(now)
+        self._lanes = {(lane.queue, lane.priority, lane.tenant): lane for lane in lanes}
+        self.last_round = monotonic()
+
+    async def _claim(self, lease: Lease, lanes: list[Lane], limit: int, ahead: float) -> bool:
+        chosen = order_lanes(lanes, ageing=self._ageing, cursor=self._cursor)[:_LANES_A_CLAIM]
+        first = chosen[0].priority
+        quantum = -(-limit // sum(lane.priority == first for lane in chosen))
+        claim = await self._store.claim(
+            lease.worker, chosen, limit=limit, quantum=quantum, ahead=timedelta(seconds=ahead), jobs=self._jobs()
+        )
+        self.last_round = monotonic()
+        if claim.now is not None:
+            self._clock.observe(claim.now)
+        taken: dict[tuple[str, int, str], tuple[int, datetime]] = {}
+        for run in claim.runs:
+            lane = (run.queue, run.priority, run.tenant)
+            count, last = taken.get(lane, (0, run.due_at))
+            taken[lane] = (count + 1, max(last, run.due_at))
+        for old in chosen:
+            lane = (old.queue, old.priority, old.tenant)
+            count, last = taken.get(lane, (0, old.first_due))
+            if count >= quantum or len(claim.runs) >= limit:
+                self._lanes[lane] = Lane(old.queue, old.priority, old.tenant, last)
+            else:
+                self._lanes.pop(lane, None)  # nothing more for us here, until the next look
+        self._cursor = advance(self._cursor, [lane for lane in chosen if (lane.queue, lane.priority, lane.tenant) in taken])
+        self._intake.take(claim.runs, lease)
+        if ahead == 0.0 and claim.runs and len(claim.runs) < limit:
+            self._looked = float("-inf")  # the lanes are empty of what is due; see what comes next, to set the timer
+        return bool(claim.runs)
+
+    def _room(self) -> int:
+        """How many runs that are due now may be taken."""
+        moment = monotonic()
+        if moment - self._measured >= 0.05:
+            finished = self._runner.finished
+            rate = (finished - self._finished) / (moment - self._measured) if self._measured > 0 else 0.0
+            self._rate = rate if rate > self._rate else 0.7 * self._rate + 0.3 * rate
+            self._measured, self._finished = moment, finished
+        buffer = min(int(self._rate * _BUFFER_SECONDS), _MAX_BUFFER)
+        self._runner.low_water = buffer // 2
+        waiting = self._runner.waiting()
+        if waiting > buffer // 2 and self._runner.busy() + waiting >= self._runner.slots:
+            return 0
+        return self._runner.slots - self._runner.busy() - waiting + buffer
+
+    async def _wait(self) -> None:
+        """Until a wake-up, room, the next due time or the poll, whichever is first."""
+        lease = self._session()
+        timeout = POLL * (0.8 + 0.2 * random.random())  # noqa: S311  # jitter: workers should not poll in step
+        if lease is not None and lease.valid():
+            now = self._clock.now()
+            upcoming = [lane.first_due.timestamp() - AHEAD - now for lane in self._lanes.values() if lane.first_due.timestamp() > now]
+            if upcoming and self._runner.slots > self._runner.pending():
+                timeout = min(timeout, max(min(upcoming), 0.0))
+        else:
+            timeout = 0.1
+        try:
+            async with asyncio.timeout(timeout):
+                await self._runner.room.wait()
+        except TimeoutError:
+            pass
