@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
+import msgspec
+
 from fleetcron.clock import sleep, wall_now
 from fleetcron.declare import (
     DEFAULT_PRIORITY,
@@ -55,6 +57,7 @@ class Fleet(Management):
     """
 
     def __init__(self, url: str | None = None, *, clock: Callable[[], datetime] | None = None, **options: Any) -> None:
+        self._given = (url, options)
         self.options = parse_options(url, options)
         self._clock = clock
         self._declared: dict[str, Declared] = {}
@@ -65,6 +68,11 @@ class Fleet(Management):
         self._submitter: Submitter | None = None
         self._waiters: Waiters | None = None
         self._blocking: Any = None
+
+    def configure(self, url: str | None = None, **options: Any) -> None:
+        """Change the URL or options of a fleet that is not open: what the command line says wins over what the app says."""
+        given = (url or self._given[0], self._given[1] | options)
+        self.options, self._given = parse_options(*given), given
 
     # declaring
     @overload
@@ -200,13 +208,20 @@ class Fleet(Management):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
-    def make_store(self, *, pool_size: int = 4, application: str = "fleetcron") -> Store:
+    def make_store(self, *, pool_size: int = 4, application: str = "fleetcron", custom_plans: bool = False) -> Store:
         """A further store on the same database, not open yet: for another event loop."""
         o = self.options
         return make_store(
             o.url, schema=o.schema, clock=self._clock, shards=o.shards, auto_migrate=o.auto_migrate, pgbouncer=o.pgbouncer, direct_url=o.direct_url,
             pool_size=pool_size, statement_timeout=min(10.0, o.lease.total_seconds() / 3), application=application,
+            custom_plans=custom_plans,
         )  # fmt: skip
+
+    def use_clock(self, clock: Callable[[], datetime] | None) -> None:
+        """Go by this clock instead of the database's, or by the database's again (None): for tests. Raises StoreError while open."""
+        if self._opened is not None:
+            raise StoreError("the fleet is open: its clock can only be set before")
+        self._clock = clock
 
     @property
     def store(self) -> Store:
@@ -225,11 +240,16 @@ class Fleet(Management):
         if self._declared:
             await store.notify([REGISTRY])
         self._registry = {job.name: job for job in await store.jobs()}
-        schedules = [d.schedule for d in self._declared.values() if d.schedule is not None]
+        schedules = [await self._as_paused(store, d.schedule) for d in self._declared.values() if d.schedule is not None]
         if schedules:
             answers = await store.put_schedules(schedules, self._who(), first_tick)
             if any(answer != "unchanged" for answer in answers):
                 await store.notify([SCHEDULES])
+
+    async def _as_paused(self, store: Store, declared: Schedule) -> Schedule:
+        """A declaration does not say whether its schedule is paused: an operator does, and an app that starts again leaves that alone."""
+        known = await store.schedules(name=declared.name)
+        return msgspec.structs.replace(declared, paused=True) if known and known[0].paused else declared
 
     # submitting
     async def submit(
@@ -442,6 +462,12 @@ class Fleet(Management):
         other.__dict__.update(self.__dict__)
         other._opened = other._opening = other._submitter = other._waiters = other._blocking = None
         other._registry = {}
+        return other
+
+    def operator(self) -> Fleet:
+        """A closed fleet on the same database that declares nothing: to look and to steer, without registering this app's jobs."""
+        other = self.twin()
+        other._declared, other._by_function = {}, {}
         return other
 
 

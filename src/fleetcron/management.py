@@ -13,7 +13,7 @@ from fleetcron.decide.ticks import bounded_next, first_tick
 from fleetcron.errors import ConfigError, NotFound
 from fleetcron.model import Attempt, DeadLetter, Job, Leader, Miss, Node, QueueCounts, RunRecord, Schedule, State
 from fleetcron.run import Run
-from fleetcron.store.protocol import CANCELS, SCHEDULES, NewRun, RunFilter, Store
+from fleetcron.store.protocol import CANCELS, REGISTRY, SCHEDULES, NewRun, RunFilter, Store
 
 T = TypeVar("T")
 
@@ -33,6 +33,14 @@ class Replayed(msgspec.Struct, frozen=True):
     reasons: dict[str, int] = {}  # noqa: RUF012  # msgspec copies it for each instance
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far a handler says it is."""
+
+    done: int
+    total: int | None
+    note: str | None
+
+
 class Page(list[T]):
     """A list with `.next`: the cursor to pass as `after=` for more, None at the end."""
 
@@ -41,6 +49,8 @@ class Page(list[T]):
 
 class Management:
     """Needs an open store."""
+
+    _registry: dict[str, Job]
 
     @property
     @abstractmethod
@@ -113,6 +123,11 @@ class Management:
             raise NotFound(f"there is no run {run_id}")
         return record, await self.store.attempts(run_id)
 
+    async def progress(self, run_id: int) -> Progress | None:
+        """What the handler of a run last told with `ctx.progress`, if it did."""
+        found = await self.store.read_progress(run_id)
+        return None if found is None else Progress(*found)
+
     async def counts(self) -> dict[str, QueueCounts]:
         """Open runs per queue: `scheduled ready running retrying`. Cheap."""
         return await self.store.counts()
@@ -138,6 +153,13 @@ class Management:
         """Runs that used up their attempts, newest first."""
         found = Page(await self.store.dead_letters(job=job, limit=_limit(limit) + 1, after=after))
         return _page(found, limit, lambda d: d.run_id)
+
+    async def dead_letter(self, run_id: int) -> DeadLetter:
+        """The dead letter of one run. Raises NotFound."""
+        found = await self.store.dead_letters(limit=1, after=run_id + 1)
+        if not found or found[0].run_id != run_id:
+            raise NotFound(f"run {run_id} is not a dead letter")
+        return found[0]
 
     async def nodes(self) -> list[Node]:
         """Live nodes."""
@@ -172,6 +194,23 @@ class Management:
         """Remove a schedule and its ticks that have not started. Raises NotFound."""
         if not await self.store.remove_schedule(name, self._who()):
             raise NotFound(f"no schedule is named {name!r}")
+
+    async def add_jobs(self, jobs: Sequence[Job]) -> list[str]:
+        """Register jobs that need no Python (shell). Returns "created", "edited" or "unchanged", in order. Raises ConfigError when a name
+        belongs to a job of another kind."""
+        known = {job.name: job for job in await self.store.jobs()}
+        answers = []
+        for job in jobs:
+            old = known.get(job.name)
+            if old is not None and old.type != job.type:
+                raise ConfigError(f"job {job.name!r} is a {old.type} job of the fleet already; choose another name for this {job.type} job")
+            same = old is not None and msgspec.structs.replace(old, id=job.id, known=job.known) == job
+            answers.append("created" if old is None else "unchanged" if same else "edited")
+        if changed := [job for job, answer in zip(jobs, answers, strict=True) if answer != "unchanged"]:
+            await self.store.put_jobs(changed)
+            await self.store.notify([REGISTRY])
+        self._registry = known | {job.name: job for job in jobs}
+        return answers
 
     async def remove_job(self, name: str) -> None:
         """Forget a job of the registry. Raises NotFound, and StoreError while schedules or waiting runs need it."""

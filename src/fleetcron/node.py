@@ -16,7 +16,9 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from typing import NoReturn
 
 import msgspec
 
@@ -43,6 +45,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 100
     queues: tuple[str, ...] | None = None
     drain: timedelta = timedelta(seconds=30)
+    listed: bool = True  # False: one worker process of a node whose parent process keeps the node's row
 
 
 def node_info(options: NodeOptions, node: str | None = None) -> WorkerInfo:
@@ -72,7 +75,7 @@ class Node:
     async def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Until `stop`, then drain. Raises StoreUnavailable or SchemaMismatch when the database cannot be used at the start."""
         async with self._fleet as fleet:
-            beat = asyncio.create_task(self._keep_node(), name="fleetcron-node")
+            beat = asyncio.create_task(self._keep_node(), name="fleetcron-node") if self._options.listed else None
             try:
                 if "scheduler" in self._options.roles:
                     self.scheduler = SchedulerThread(fleet, self.info)
@@ -91,13 +94,17 @@ class Node:
                 else:
                     await self._stopping.wait()
             finally:
-                beat.cancel()
                 if self.scheduler is not None:
                     await asyncio.to_thread(self.scheduler.stop)
-                try:
-                    await fleet.store.node_end(self.info.node)
-                except StoreError as error:
-                    log.warning("could not sign off: %s", error)
+                if beat is not None:
+                    beat.cancel()
+                    await self._sign_off()
+
+    async def _sign_off(self) -> None:
+        try:
+            await self._fleet.store.node_end(self.info.node)
+        except StoreError as error:
+            log.warning("could not sign off: %s", error)
 
     def stop(self) -> None:
         """Drain and return from `run`. Call on the node's loop."""
@@ -162,7 +169,7 @@ class SchedulerThread:
         self._loop = asyncio.get_running_loop()
         o = self._fleet.options
         options = SchedulerOptions(lease=o.lease, election_ttl=o.election_ttl, retention=o.retention, shards=o.shards)
-        store = self._fleet.make_store(pool_size=4 + o.shards, application="fleetcron-scheduler")
+        store = self._fleet.make_store(pool_size=4 + o.shards, application="fleetcron-scheduler", custom_plans=True)
         pause = 0.2
         while not self._stopped.is_set():
             try:
@@ -190,24 +197,30 @@ class SchedulerThread:
 
 
 def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], names: Sequence[str] = ("SIGTERM", "SIGINT")) -> None:
-    """The first signal calls `stop`; the second ends the process at once, children included."""
+    """The first signal calls `stop` on the loop; the second ends the process at once, children included. Call in the main thread.
+
+    Not `loop.add_signal_handler`: that waits for the loop's next turn, and the second signal is for when there is none (a handler blocks).
+    """
     seen: list[int] = []
 
-    def caught(number: int) -> None:
+    def drain() -> None:
+        log.info("%s: draining; a second signal ends at once", signal.Signals(seen[0]).name)
+        stop()
+
+    def caught(number: int, _frame: object) -> None:
         seen.append(number)
-        if len(seen) == 1:
-            log.info("%s: draining; a second signal ends at once", signal.Signals(number).name)
-            stop()
-        else:
-            log.warning("second signal: ending now; what runs will be given to another worker")
+        if len(seen) > 1:
             end_at_once()
+        with suppress(RuntimeError):  # the loop has closed: this process is ending anyway
+            loop.call_soon_threadsafe(drain)
 
     for name in names:
-        number = getattr(signal, name)
-        loop.add_signal_handler(number, caught, number)
+        signal.signal(getattr(signal, name), caught)
 
 
-def end_at_once() -> None:
-    """Leave without a goodbye. Child processes see their pipe close and end themselves."""
-    logging.shutdown()
+def end_at_once() -> NoReturn:
+    """Leave without a goodbye, from anywhere: also from a signal handler, which may hold any lock. Child processes see their pipe close and
+    end themselves; what ran will be given to another worker."""
+    with suppress(OSError):
+        os.write(2, b"fleetcron: ending at once; what runs will be given to another worker\n")
     os._exit(130)

@@ -70,7 +70,7 @@ class Run:
     def idempotency_key(self) -> str:
         """The name of the work, the same for every attempt: what handlers see as `ctx.idempotency_key`."""
         r = self._record
-        return idempotency_key(run_id=r.id, job=r.job, schedule=r.schedule, nominal_at=r.nominal_at, generation=r.generation, key=r.key)
+        return idempotency_key(run_id=r.id, job=r.job, schedule=r.schedule, nominal_at=r.nominal_at, generation=r.generation)
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {self.job} {self.state.value}>"

@@ -1,32 +1,32 @@
-"""For how long this node has seen the database available without a gap.
+"""For how long the database has been seen available without a gap, by any scheduler node.
 
 After a restart, a failover or a promotion every heartbeat in the database is old, and nobody is dead: the workers must be heard first.
-So a rescuer acts only once it has itself been in contact for a whole lease time (followers keep count too).
+So a rescuer acts only once the database has been watched for a whole lease time. Every scheduler node, leader or not, looks once a second
+and writes that down in one row, so that a new leader need not begin to count: with leaders killed every seven seconds none would ever have
+watched for fifteen. The row names the server process: another one (restarted, promoted) begins a new watch, however short the gap was.
 """
 
 from __future__ import annotations
 
-from fleetcron.clock import monotonic
-
-_GAP = 3.0
-"""Seconds without an answer that count as a gap, even if nothing failed (this process may have been frozen)."""
+from fleetcron.store.protocol import Store
 
 
 class Contact:
-    """Told of every answer and every failure; `seconds()` is the length of the present stretch."""
+    """This node's share in the watch."""
 
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._last = 0.0
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seconds = 0.0
 
-    def good(self) -> None:
-        now = monotonic()
-        if self._since is None or now - self._last > _GAP:
-            self._since = now
-        self._last = now
+    async def look(self) -> None:
+        """Look at the database once. Raises StoreUnavailable, and then nothing is known any more."""
+        self._seconds = 0.0
+        self._seconds = await self._store.watch()
 
-    def bad(self) -> None:
-        self._since = None
+    def lost(self) -> None:
+        """The database did not answer."""
+        self._seconds = 0.0
 
     def seconds(self) -> float:
-        return 0.0 if self._since is None or monotonic() - self._last > _GAP else self._last - self._since
+        """The length of the watch at the last look, 0 when in doubt."""
+        return self._seconds

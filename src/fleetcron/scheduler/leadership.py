@@ -50,7 +50,6 @@ class Leadership:
                 if not self._elector.nominated(self.shard):
                     return False
                 term = await self._store.campaign(self.shard, self._node, self._ttl)
-                self._contact.good()
                 if term is None:
                     return False
                 self._term = term
@@ -62,9 +61,8 @@ class Leadership:
                     self._renewed(sent)
                 else:
                     self.step_down("the database refused the renewal")
-                self._contact.good()
         except StoreError as error:
-            self._contact.bad()
+            self._contact.lost()
             self.step_down(f"the database did not answer: {error}")
         return False
 

@@ -36,10 +36,10 @@ class SchedulerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Service:
-    """A service of a leader: run when its time has come or when it is woken."""
+    """A service of a leader, run every so many seconds; `spare`: how often nodes that do not lead run it too, as it is safe for anyone."""
 
-    def __init__(self, name: str, every: float, step: Callable[[], Awaitable[object]]) -> None:
-        self.name, self.every, self.step = name, every, step
+    def __init__(self, name: str, every: float, step: Callable[[], Awaitable[object]], spare: float | None = None) -> None:
+        self.name, self.every, self.step, self.spare = name, every, step, spare
         self.next = 0.0
 
 
@@ -48,7 +48,7 @@ class Scheduler:
 
     def __init__(self, store: Store, elector: Elector, info: WorkerInfo, options: SchedulerOptions) -> None:
         self._store, self._elector, self._options = store, elector, options
-        self.contact = Contact()
+        self.contact = Contact(store)
         ttl = options.election_ttl.total_seconds()
         self.shards = [Leadership(store, elector, info, shard, ttl, self.contact) for shard in range(options.shards)]
         self.tickers = [Ticker(store, leadership, options.lease) for leadership in self.shards]
@@ -77,7 +77,7 @@ class Scheduler:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._campaign(leadership)) for leadership in self.shards]
                 tasks += [group.create_task(self._tick(n)) for n in range(len(self.shards))]
-                tasks.append(group.create_task(self._housekeeping()))
+                tasks += [group.create_task(self._watch()), group.create_task(self._housekeeping())]
         finally:
             for leadership in self.shards:
                 await leadership.resign()
@@ -88,6 +88,12 @@ class Scheduler:
             if await leadership.step():
                 self.wake()
             await self._until(monotonic() + self._pause, woken=False)
+
+    async def _watch(self) -> None:
+        """Every node looks at the database once a second, leading or not (see contact.py)."""
+        while not self._stopping:
+            await self._guarded("watching the database", self.contact.look)
+            await self._until(monotonic() + 1.0, woken=False)
 
     async def _tick(self, n: int) -> None:
         """Write ticks ahead: when woken, and every second, which also finds what nobody told of."""
@@ -106,9 +112,9 @@ class Scheduler:
             await self._until(monotonic() + 1.0)
 
     async def _housekeeping(self) -> None:
-        """What one node of the fleet does for all: that which leads shard 0."""
+        """What one node does for all: that which leads shard 0."""
         services = [
-            _Service("rescuing", 0.25, self.rescuer.step),
+            _Service("rescuing", 0.25, self.rescuer.step, spare=1.0),  # a leader and a worker may die together
             _Service("opening gates", 1.0, self._unpark),
             _Service("judging late ticks", 1.0, self.tickers[0].judge_late),
             _Service("promoting", 5.0, lambda: promote(self._store)),
@@ -116,10 +122,9 @@ class Scheduler:
         ]
         while not self._stopping:
             for service in services:
-                if self._stopping or self.shards[0].term() is None:
-                    break
-                if monotonic() >= service.next:
-                    service.next = monotonic() + service.every
+                every = service.every if self.shards[0].term() is not None else service.spare
+                if every is not None and monotonic() >= service.next and not self._stopping:
+                    service.next = monotonic() + every
                     await self._guarded(service.name, service.step)
             await self._until(monotonic() + 0.25, woken=False)
 
@@ -132,13 +137,12 @@ class Scheduler:
         try:
             await step()
         except StoreUnavailable as error:
-            self.contact.bad()
+            self.contact.lost()
             log.warning("%s waits for the database: %s", what, error)
             return False
         except FleetcronError:
             log.exception("%s failed", what)
             return False
-        self.contact.good()
         return True
 
     async def _until(self, moment: float, *, woken: bool = True) -> None:

@@ -21,6 +21,7 @@ def make_store(
     pool_size: int = 4,
     statement_timeout: float = 10,
     application: str = "fleetcron",
+    custom_plans: bool = False,
 ) -> Store:
     """A store that is not open yet. Raises ConfigError for a URL that is neither sqlite: nor postgresql:."""
     scheme = url.partition(":")[0].lower()
@@ -29,7 +30,7 @@ def make_store(
 
         return PostgresStore(
             url, schema=schema, clock=clock, shards=shards, auto_migrate=auto_migrate, pgbouncer=pgbouncer, direct_url=direct_url,
-            pool_size=pool_size, statement_timeout=statement_timeout, application=application,
+            pool_size=pool_size, statement_timeout=statement_timeout, application=application, custom_plans=custom_plans,
         )  # fmt: skip
     if scheme == "sqlite":
         from fleetcron.store.sqlite import SqliteStore  # lazy: not needed with PostgreSQL

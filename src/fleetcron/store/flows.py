@@ -12,6 +12,7 @@ import msgspec
 
 from fleetcron.decide.misfire import Facts, MissRange, Pending, Verdict
 from fleetcron.decide.overlap import overlap
+from fleetcron.errors import StoreError
 from fleetcron.model import Missed, Overlap, Schedule
 from fleetcron.store.codec import one_shot, same_definition
 from fleetcron.store.protocol import Admission, Claimed, FirstFn, Inserted, JudgeFn, NewRun
@@ -21,10 +22,18 @@ _TICK = timedelta(microseconds=1)
 
 
 async def put_schedule(tx: Tx, new: Schedule, who: str, first: FirstFn) -> str:
-    """Create or edit one schedule: "created", "edited" or "unchanged". An edit withdraws the unstarted ticks of the old definition."""
+    """Create or edit one schedule: "created", "edited" or "unchanged". An edit withdraws the unstarted ticks of the old definition.
+
+    Raises StoreError when there is no such job: one schedule without a job would stop the ticks of its whole shard.
+    """
     old = await tx.lock_schedule(new.name)
     if old is not None and old.error is None and same_definition(old, new):
         return "unchanged"
+    if not await tx.share_job(new.job):
+        raise StoreError(
+            f"schedule {new.name!r}: the registry does not know job {new.job!r}: a job is registered when a process that declares it starts, "
+            "or by `fleetcron job add`"
+        )
     now = await tx.now()
     next_at = first(new, now)
     prev_at = new.trigger.latest(next_at - _TICK) if next_at is not None else None
@@ -105,7 +114,7 @@ async def _withdraw(tx: Tx, old: Schedule, reason: str) -> None:
 
 
 async def _since(tx: Tx, schedule: Schedule, now: datetime) -> datetime:
-    """No unstarted tick of the schedule is older: `ready` is scanned in due order, and due is nominal plus at most the jitter."""
+    """No unstarted tick of the schedule in `ready` or `timetable` is older: due is nominal plus at most the jitter."""
     first = await tx.first_due(schedule)
     return (min(first, now) if first is not None else now) - schedule.jitter
 

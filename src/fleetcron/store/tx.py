@@ -32,6 +32,10 @@ class Tx(Protocol):
         """The schedule, locked; None when there is none."""
         ...
 
+    async def share_job(self, name: str) -> bool:
+        """Is there such a job? It stays until the transaction ends."""
+        ...
+
     async def insert_schedule(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
         """False when another process made one of this name meanwhile."""
         ...
@@ -52,7 +56,7 @@ class Tx(Protocol):
         ...
 
     async def first_due(self, schedule: Schedule) -> datetime | None:
-        """The first due time waiting in `ready` in the schedule's lane."""
+        """The first due time waiting in `ready` in the schedule's lane, or in `timetable`."""
         ...
 
     async def unstarted(self, schedule: Schedule, since: datetime) -> list[tuple[int, datetime, Missed | None]]:

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from fleetcron.clock import monotonic, sleep
+from fleetcron.clock import sleep
 from fleetcron.decide.fairness import Group, advance, order_lanes
 from fleetcron.errors import StoreUnavailable
 from fleetcron.store.protocol import Lane, Store
@@ -93,7 +93,7 @@ class Claimer:
         lease = self._session()
         if lease is None or not lease.valid():
             return False
-        if monotonic() - self._looked >= POLL:
+        if self._clock.steady() - self._looked >= POLL:
             await self._look()
         now = self._clock.now()
         room = self._room()
@@ -107,7 +107,7 @@ class Claimer:
         return False
 
     async def _look(self) -> None:
-        self._looked = monotonic()
+        self._looked = self._clock.steady()
         if self._looked - self._checked >= _OVERDUE_CHECK:
             self._checked = self._looked
             if await self._store.timetable_due():
@@ -116,7 +116,7 @@ class Claimer:
         now, lanes = await self._store.lanes(self._queues)
         self._clock.observe(now)
         self._lanes = {(lane.queue, lane.priority, lane.tenant): lane for lane in lanes}
-        self.last_round = monotonic()
+        self.last_round = self._clock.steady()
 
     async def _claim(self, lease: Lease, lanes: list[Lane], limit: int, ahead: float) -> bool:
         chosen = order_lanes(lanes, ageing=self._ageing, cursor=self._cursor)[:_LANES_A_CLAIM]
@@ -125,7 +125,7 @@ class Claimer:
         claim = await self._store.claim(
             lease.worker, chosen, limit=limit, quantum=quantum, ahead=timedelta(seconds=ahead), jobs=self._jobs()
         )
-        self.last_round = monotonic()
+        self.last_round = self._clock.steady()
         if claim.now is not None:
             self._clock.observe(claim.now)
         taken: dict[tuple[str, int, str], tuple[int, datetime]] = {}
@@ -148,7 +148,7 @@ class Claimer:
 
     def _room(self) -> int:
         """How many runs that are due now may be taken."""
-        moment = monotonic()
+        moment = self._clock.steady()
         if moment - self._measured >= 0.05:
             finished = self._runner.finished
             rate = (finished - self._finished) / (moment - self._measured) if self._measured > 0 else 0.0

@@ -30,6 +30,7 @@ class Completer:
         self._store, self._on_lost, self._on_flushed = store, on_lost, on_flushed
         self._done: dict[int, list[Done]] = {}
         self._settled: dict[int, list[Settled]] = {}
+        self._started: dict[int, list[int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._scheduled = self._reopened = False
         self.idle = asyncio.Event()
@@ -42,6 +43,12 @@ class Completer:
             self._done[worker] = [outcome]
         else:
             batch.append(outcome)
+        if not self._scheduled:
+            self._schedule()
+
+    def started(self, worker: int, run_id: int) -> None:
+        """A run that was claimed ahead has started. Not awaited by anybody: if it is never told, the run counts as untouched."""
+        self._started.setdefault(worker, []).append(run_id)
         if not self._scheduled:
             self._schedule()
 
@@ -58,7 +65,7 @@ class Completer:
 
     def _start(self) -> None:
         self._scheduled = False
-        while len(self._tasks) < FLUSHES and (self._done or self._settled):
+        while len(self._tasks) < FLUSHES and (self._done or self._settled or self._started):
             task = asyncio.create_task(self._flush(), name="fleetcron-flush")
             self._tasks.add(task)
             task.add_done_callback(self._finished)
@@ -73,7 +80,7 @@ class Completer:
         self._tasks.discard(task)
         if not task.cancelled():
             task.result()  # a fault of ours must not be swallowed
-        if self._done or self._settled:
+        if self._done or self._settled or self._started:
             self._schedule()
         elif not self._tasks:
             self.idle.set()
@@ -81,6 +88,12 @@ class Completer:
         self._on_flushed(reopened)
 
     async def _flush(self) -> None:
+        started, self._started = self._started, {}
+        for worker, run_ids in started.items():
+            try:
+                await self._store.started(worker, run_ids)
+            except StoreUnavailable as error:
+                log.warning("%d starts were not noted: %s", len(run_ids), error)
         if self._settled:
             worker = next(iter(self._settled))
             settled, rest = self._settled[worker][:BATCH], self._settled[worker][BATCH:]

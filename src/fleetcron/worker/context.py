@@ -80,14 +80,13 @@ def idempotency_key(
     schedule: str | None,
     nominal_at: datetime | None,
     generation: int = 0,
-    key: str | None = None,
 ) -> str:
-    """The name of the work, the same for every attempt: the tick, else the submitter's dedup key, else the run.
+    """The name of the work, the same for every attempt: the tick, else the run (a dedup key may come again for new work).
 
     A tick is `job:schedule:2026-01-31T02:00:00Z`, with `:g2` for its second reprocessing: that is work of its own.
     """
     if schedule is None or nominal_at is None:
-        return f"run:{run_id}" if key is None else key
+        return f"run:{run_id}"
     tick = nominal_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return f"{job}:{schedule}:{tick}:g{generation}" if generation else f"{job}:{schedule}:{tick}"
 
@@ -182,7 +181,6 @@ class _Told(ContextBase):
             schedule=f.schedule,
             nominal_at=f.nominal_at,
             generation=f.generation,
-            key=f.key,
         )
 
     @property

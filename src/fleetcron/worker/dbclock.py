@@ -36,6 +36,10 @@ class DbClock:
         """The database's time, seconds since the Unix epoch."""
         return self._override().timestamp() if self._override is not None else monotonic() + self._offset
 
+    def steady(self) -> float:
+        """Seconds for measuring how long ago something was; they pass as the tests' clock does."""
+        return self._override().timestamp() if self._override is not None else monotonic()
+
     def moment(self) -> datetime:
         """The same as an aware datetime."""
         return datetime.fromtimestamp(self.now(), UTC)

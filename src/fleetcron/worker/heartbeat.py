@@ -23,6 +23,15 @@ PRESENCE_TRUST = 1.0
 """Seconds that a session may be trusted after its presence lock was lost; the rescuer waits for twice that."""
 
 
+class _Birth:
+    """How the registration of one session went."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.session: Lease | None = None
+        self.error: FleetcronError | None = None
+
+
 class Heartbeat:
     """Keeps a session alive from `start` to `stop`, also while the worker drains. Callbacks run in the heartbeat's thread."""
 
@@ -40,24 +49,20 @@ class Heartbeat:
         self._on_cancel, self._on_lost, self._on_beat = on_cancel, on_lost, on_beat
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._nudge: asyncio.Event | None = None
-        self._error: BaseException | None = None
-        self.session: Lease | None = None
 
     def start(self, info: WorkerInfo) -> Lease:
         """Register a session and begin to beat. Blocks until the session exists. Raises what registering raised."""
         self._stopping.clear()
-        self._started.clear()
-        self._error = None
-        self._thread = threading.Thread(target=self._run, args=(info,), name="fleetcron-heartbeat", daemon=True)
+        birth = _Birth()  # of this session alone: the thread of an earlier one may still be ending
+        self._thread = threading.Thread(target=self._run, args=(info, birth), name="fleetcron-heartbeat", daemon=True)
         self._thread.start()
-        self._started.wait()
-        if self._error is not None:
-            raise self._error
-        assert self.session is not None
-        return self.session
+        birth.done.wait()
+        if birth.error is not None:
+            raise birth.error
+        assert birth.session is not None
+        return birth.session
 
     def stop(self) -> None:
         """End the session in order: what it still holds goes back. Blocks; bounded by the store's statement timeout."""
@@ -71,24 +76,26 @@ class Heartbeat:
         if self._loop is not None and self._nudge is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._nudge.set)
 
-    def _run(self, info: WorkerInfo) -> None:
+    def _run(self, info: WorkerInfo, birth: _Birth) -> None:
         try:
-            asyncio.run(self._main(info))
+            asyncio.run(self._main(info, birth))
         except FleetcronError as error:
-            self._error = error
+            if birth.done.is_set():
+                log.exception("the heartbeat of a worker ended by a fault")
+            birth.error = error
         finally:
-            self._started.set()
+            birth.done.set()
 
-    async def _main(self, info: WorkerInfo) -> None:
+    async def _main(self, info: WorkerInfo, birth: _Birth) -> None:
         self._loop, self._nudge = asyncio.get_running_loop(), asyncio.Event()
         store = self._make_store()
         await store.open()
         try:
             sent = monotonic()
             worker = await store.start_worker(info, self._lease)
-            session = self.session = Lease(worker, sent, self._lease)
+            session = birth.session = Lease(worker, sent, self._lease)
             await self._hold_presence(store, session)
-            self._started.set()
+            birth.done.set()
             while not self._stopping.is_set() and not session.lost.is_set():
                 await self._wait(store, session)
                 if not self._stopping.is_set():

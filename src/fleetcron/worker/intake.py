@@ -51,12 +51,15 @@ class Intake:
                 self._completer.settled(lease.worker, _closed(run, "expired", "not started by its start deadline"))
             elif run.attempt > entry.job.max_attempts:
                 self._completer.settled(lease.worker, _closed(run, "failed", "attempts used up", dead=entry.job.dead_letter))
-            elif run.late and run.schedule is not None:
+            elif run.schedule is not None and (run.late or run.schedule in late):
                 late[run.schedule].append(run)
             elif run.gate is not None:
                 gated.append(run)
             else:
                 self._runner.add(Held(run, entry, lease))
+        for schedule, runs in late.items():
+            # Whatever else of the schedule is due and unstarted in our hands is judged along: a policy knows no second late run.
+            runs += [held.claimed for held in self._runner.unstarted_of(schedule=schedule)]
         if late or gated:
             self._start(self._special(dict(late), gated, lease))
 

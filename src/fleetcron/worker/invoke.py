@@ -98,7 +98,7 @@ class Invoker:
     async def _shell(self, entry: Entry, facts: RunFacts) -> dict[str, Any]:
         assert entry.shell is not None
         key = idempotency_key(
-            run_id=facts.run_id, job=facts.job, schedule=facts.schedule, nominal_at=facts.nominal_at, generation=facts.generation, key=facts.key
+            run_id=facts.run_id, job=facts.job, schedule=facts.schedule, nominal_at=facts.nominal_at, generation=facts.generation
         )  # fmt: skip
         env = shell_environment(
             run_id=facts.run_id, job=facts.job, schedule=facts.schedule, tenant=facts.tenant, nominal_at=facts.nominal_at,

@@ -34,12 +34,13 @@ _YIELD_EVERY = 32
 class Held:
     """A claimed run in this worker's hands. `stop` says why its handler is being stopped: "cancel", "lost", "shutdown" or "refused"."""
 
-    __slots__ = ("claimed", "due", "entry", "lease", "started", "stop", "task")
+    __slots__ = ("ahead", "claimed", "due", "entry", "lease", "started", "stop", "task")
 
     def __init__(self, claimed: Claimed, entry: Entry, lease: Lease) -> None:
         self.claimed, self.entry, self.lease = claimed, entry, lease
         self.due = claimed.due_at.timestamp()
         self.started = 0.0
+        self.ahead = False  # claimed before it was due: the store wants to know when it starts
         self.stop: str | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -58,11 +59,10 @@ class Runner:
         max_result: int,
         max_error: int,
         on_stale: Callable[[Held], None],
-        on_started: Callable[[Held, float], None] = lambda held, lateness: None,
     ) -> None:
         self.slots, self._clock, self._completer, self._entries, self._invoker = slots, clock, completer, entries, invoker
         self._max_result, self._max_error = max_result, max_error
-        self._on_stale, self._on_started = on_stale, on_started
+        self._on_stale = on_stale
         self._ready: deque[Held] = deque()
         self._timers: list[tuple[float, int, Held]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -97,6 +97,7 @@ class Runner:
             self._ready.append(held)
             self._wake()
         else:
+            held.ahead = True
             heapq.heappush(self._timers, (held.due, held.claimed.run_id, held))
             if self._timers[0][2] is held:
                 self._arm()
@@ -185,7 +186,8 @@ class Runner:
             return
         held.started = now
         self.running[run.run_id] = held
-        self._on_started(held, now - held.due)
+        if held.ahead:
+            self._completer.started(held.lease.worker, run.run_id)
         error: BaseException | None = None
         result: object = None
         interrupted = False
@@ -290,12 +292,14 @@ class Runner:
         self._arm()
         return mine
 
-    def unstarted_of(self, run_id: int) -> list[Held]:
-        """Take one run out that has not started."""
-        found = [h for h in (*self._ready, *(t[2] for t in self._timers)) if h.claimed.run_id == run_id]
+    def unstarted_of(self, run_id: int | None = None, *, schedule: str | None = None) -> list[Held]:
+        """Take out what is due and has not started: one run, or all of a schedule. (Of one run, also when it is not due yet.)"""
+        found = [h for h in self._ready if h.claimed.run_id == run_id or (schedule is not None and h.claimed.schedule == schedule)]
+        found += [t[2] for t in self._timers if t[2].claimed.run_id == run_id]
         if found:
-            self._ready = deque(h for h in self._ready if h.claimed.run_id != run_id)
-            self._timers = [t for t in self._timers if t[2].claimed.run_id != run_id]
+            gone = {h.claimed.run_id for h in found}
+            self._ready = deque(h for h in self._ready if h.claimed.run_id not in gone)
+            self._timers = [t for t in self._timers if t[2].claimed.run_id not in gone]
             heapq.heapify(self._timers)
         return found
 

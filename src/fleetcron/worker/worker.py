@@ -47,9 +47,19 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """`make_store` opens a further store, for the heartbeat's thread. The given `store` is used on the worker's loop and stays open."""
+    """`make_store` opens a further store, for the heartbeat's thread. The given `store` is used on the worker's loop and stays open.
+    `heartbeat` makes the keeper of its session (tests pass one that beats on a settable clock)."""
 
-    def __init__(self, store: Store, make_store: Callable[[], Store], info: WorkerInfo, entries: Sequence[Entry], options: WorkerOptions) -> None:
+    def __init__(
+        self,
+        store: Store,
+        make_store: Callable[[], Store],
+        info: WorkerInfo,
+        entries: Sequence[Entry],
+        options: WorkerOptions,
+        *,
+        heartbeat: Callable[..., Heartbeat] = Heartbeat,
+    ) -> None:
         self._store, self._info, self._options = store, info, options
         self.entries = Entries(entries)
         self.clock = DbClock(getattr(store, "clock", None))
@@ -63,7 +73,7 @@ class Worker:
         self.claimer = Claimer(
             store, self.runner, self.intake, self.clock, session=lambda: self.lease, jobs=lambda: self.jobs, queues=options.queues, ageing=options.ageing
         )  # fmt: skip
-        self.heartbeat = Heartbeat(
+        self.heartbeat = heartbeat(
             make_store, lease=options.lease, interval=options.heartbeat,
             on_cancel=self._threadsafe(self._cancel), on_lost=self._threadsafe(self._lost), on_beat=self._threadsafe(self._beaten),
         )  # fmt: skip
@@ -234,6 +244,11 @@ class Worker:
                 await self._store.notify([queue])
         except StoreUnavailable as error:
             log.warning("opening gates waits for the leader's next round: %s", error)
+
+    async def catch_up(self) -> None:
+        """Wait until what is done on the side (opening gates, a new session, a changed registry) is done."""
+        while self._background:
+            await asyncio.wait(list(self._background))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -260,7 +260,7 @@ class WithSlots(OSError):
     def __new__(cls, *args: object) -> WithSlots:
         if not args:
             raise TypeError("needs arguments")
-        return super().__new__(cls)
+        return super().__new__(cls, *args)
 
 
 class Deeper(TwoArguments, KeyError):

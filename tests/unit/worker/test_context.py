@@ -45,7 +45,6 @@ def test_a_context_tells_what_the_claim_knows() -> None:
     ("changes", "key"),
     [
         ({}, "run:5"),
-        ({"key": "reminder-42"}, "reminder-42"),
         ({"schedule": "s", "nominal_at": TICK}, "j:s:2026-01-31T02:00:00Z"),
         ({"schedule": "s", "nominal_at": TICK.astimezone(ZoneInfo("Asia/Kolkata"))}, "j:s:2026-01-31T02:00:00Z"),
         ({"schedule": "s", "nominal_at": TICK.replace(microsecond=5)}, "j:s:2026-01-31T02:00:00.000005Z"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from fleetcron.handlers import Handler
+from fleetcron.worker.executors import link
 from fleetcron.worker.executors.errors import ChildDied, HandlerTimeout
 from fleetcron.worker.executors.process import ProcessExecutor
 from tests.unit.worker import process_jobs as jobs
@@ -43,11 +46,13 @@ async def timed_out(processes: ProcessExecutor, fn: Any, timeout: float = 0.2, *
 
 
 @pytest.mark.parametrize("fn", [jobs.spin, jobs.nap])
-async def test_a_timeout_is_an_exception_in_the_handler(processes: ProcessExecutor, fn: Any, tmp_path: Path) -> None:
+async def test_a_timeout_is_an_exception_in_the_handler(fn: Any, tmp_path: Path) -> None:
+    processes = ProcessExecutor(MemoryServices(), slots=1, grace=30)
     path = tmp_path / "last words"
-    assert await timed_out(processes, fn, path=str(path)) < 0.6  # long before the grace is over
+    assert await timed_out(processes, fn, path=str(path)) < 10  # long before the grace is over
     assert path.read_text() == "HandlerTimeout('timed out after 0.2s')"
     assert await run(processes, jobs.add, a=1) == 2
+    await processes.close()
 
 
 async def test_a_timeout_cancels_an_async_handler(processes: ProcessExecutor, tmp_path: Path) -> None:
@@ -126,6 +131,41 @@ async def test_cancelling_while_the_child_starts(processes: ProcessExecutor) -> 
     assert await run(processes, jobs.add, a=1) == 2
 
 
+def job_in(module: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A handler in a module that this process has not imported."""
+    module.write_text(source)
+    monkeypatch.syspath_prepend(module.parent)
+
+    def job() -> None: ...
+
+    job.__module__, job.__qualname__ = module.stem, "job"
+    return job
+
+
+async def test_importing_the_handler_is_not_its_time(
+    processes: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_in(tmp_path / "slow_import.py", "import time; time.sleep(0.6)\ndef job(): return 'ran'", monkeypatch)
+    assert await run(processes, job, 0.3) == "ran"
+
+
+async def test_importing_the_handler_is_not_endless(
+    processes: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "START_LIMIT", 0.5)
+    job = job_in(tmp_path / "endless_import.py", "import time; time.sleep(60)\ndef job(): ...", monkeypatch)
+    with pytest.raises(ChildDied, match=r"after 0\.5s it had not begun"):
+        await asyncio.wait_for(run(processes, job, None), 10)
+
+
+async def test_a_module_that_cannot_be_imported(
+    processes: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_in(tmp_path / "broken_import.py", "raise LookupError('no such plugin')", monkeypatch)
+    with pytest.raises(LookupError, match="no such plugin"):
+        await run(processes, job)
+
+
 # ── death ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -153,9 +193,6 @@ async def test_a_death_is_noticed_though_a_fork_holds_the_socket(processes: Proc
 
 
 async def test_a_child_that_died_idle_costs_no_run(processes: ProcessExecutor) -> None:
-    import os
-    import signal
-
     for _ in range(5):
         os.kill(await run(processes, jobs.pid), signal.SIGKILL)
         assert await run(processes, jobs.add, a=1) == 2
@@ -214,7 +251,7 @@ async def test_a_spoilt_connection_ends_the_child(processes: ProcessExecutor, fn
 # ── the program around it ────────────────────────────────────────────────────────────────────────────────────────────
 
 PARENT = """
-import asyncio, os, signal, sys
+import asyncio, os, signal, sys, time
 from pathlib import Path
 from fleetcron.handlers import Handler
 from fleetcron.worker.executors.process import ProcessExecutor
@@ -228,7 +265,12 @@ async def main():
     while not path.exists() or not path.read_text():
         await asyncio.sleep(0.01)
     (child,) = processes._children
-    print(child.pid, flush=True)
+    fork = 0
+    if "fork" in sys.argv and (fork := os.fork()) == 0:  # what it inherits, it holds open
+        os.close(1)
+        time.sleep(30)
+        os._exit(0)
+    print(child.pid, fork, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -236,14 +278,20 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a child without a free GIL outlives its parent")
-@pytest.mark.parametrize("job", ["with_stubborn_grandchild", "with_grandchild_and_no_gil"])
-async def test_children_and_what_they_started_die_with_the_worker(job: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "how", [["with_stubborn_grandchild"], ["with_grandchild_and_no_gil"], ["with_grandchild", "fork"]], ids=" ".join
+)
+async def test_children_and_what_they_started_die_with_the_worker(how: list[str], tmp_path: Path) -> None:
     path = tmp_path / "pid"
-    parent = subprocess.run(
-        [sys.executable, "-c", PARENT, job, path], cwd=ROOT, stdout=subprocess.PIPE, timeout=30, check=False
-    )
-    assert parent.returncode == -9
-    await until(lambda: not alive(int(parent.stdout)) and not alive(int(path.read_text())), 2)
+    command = [sys.executable, "-c", PARENT, how[0], path, *how[1:]]
+    parent = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=30, check=False)
+    assert parent.returncode == -signal.SIGKILL
+    child, fork = map(int, parent.stdout.split())
+    try:
+        await until(lambda: not alive(child) and not alive(int(path.read_text())), 5)
+    finally:
+        if fork:
+            os.kill(fork, signal.SIGKILL)
 
 
 SCRIPT = """

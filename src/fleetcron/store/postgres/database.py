@@ -51,11 +51,19 @@ def translated(where: str) -> Iterator[None]:
 
 
 class Database:
-    """A small pool on one event loop, and the statements of this folder by name."""
+    """A small pool on one event loop, and the statements of this folder by name.
 
-    def __init__(self, url: str, *, schema: str, pool_size: int, pgbouncer: bool, statement_timeout: float, application: str) -> None:
+    `custom_plans`: plan each call for its own arrays (0.5 ms a call), for batches whose latency does not matter: the scheduler's.
+    """
+
+    def __init__(
+        self, url: str, *, schema: str, pool_size: int, pgbouncer: bool, statement_timeout: float, application: str, custom_plans: bool
+    ) -> None:
         self.url, self.schema, self.pgbouncer = url, schema, pgbouncer
-        self._size, self._timeout, self._application = pool_size, statement_timeout, application
+        self._settings = {**SETTINGS, "application_name": application}
+        if custom_plans:
+            self._settings["plan_cache_mode"] = "force_custom_plan"
+        self._size, self._timeout = pool_size, statement_timeout
         self.statements = sql.load(__package__, schema=schema)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
@@ -64,7 +72,7 @@ class Database:
         if self._pool is not None:
             return
         with translated("open"):
-            self._pool = await asyncpg.create_pool(self.url, min_size=1, max_size=self._size, **self.connect_options())
+            self._pool = await asyncpg.create_pool(self.url, min_size=0, max_size=self._size, **self.connect_options())
 
     def connect_options(self) -> dict[str, Any]:
         """What every connection of ours is opened with."""
@@ -72,7 +80,7 @@ class Database:
         if self.pgbouncer:
             options["statement_cache_size"] = 0
         else:
-            options["server_settings"] = {**SETTINGS, "application_name": self._application}
+            options["server_settings"] = self._settings
         return options
 
     async def close(self) -> None:

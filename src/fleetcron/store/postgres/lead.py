@@ -101,6 +101,10 @@ class Lead(PostgresBase):
         assert row is not None
         return Rescued(row[0], row[1], row[2])
 
+    async def watch(self) -> float:
+        """Note that the database is there; returns for how many seconds some scheduler has seen so without a gap."""
+        return float(await self.db.fetchval("watch", self.clock_now()))
+
     async def absent(self) -> set[int]:
         if self.db.pgbouncer:
             return set()

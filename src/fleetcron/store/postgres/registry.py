@@ -28,12 +28,12 @@ class Registry(PostgresBase):
         return [job_from(row) for row in await self.db.fetch("jobs", self.clock_now())]
 
     async def remove_job(self, name: str, who: str) -> bool:
-        """False when there is none. Raises StoreError while schedules or waiting runs need it."""
+        """False when there is none. Raises StoreError while schedules or open runs need it."""
+        if await self.db.fetchval("job_exists", name) is None:
+            return False
         async with self.tx("remove_job") as tx:
-            if await self.db.fetchval("job_exists", name) is None:
-                return False
             if await tx.remove_job(name) is None:
-                raise StoreError(f"job {name!r} is still needed: remove its schedules and let or cancel its waiting runs first")
+                raise StoreError(f"job {name!r} is still needed: remove its schedules and let or cancel its open runs first")
             await tx.audit(who, "remove job", name)
             return True
 

@@ -44,10 +44,12 @@ class PostgresStore(Registry, Runs, Work, Lead):
         pool_size: int = 4,
         statement_timeout: float = 10,
         application: str = "fleetcron",
+        custom_plans: bool = False,
     ) -> None:
         database = Database(
-            url, schema=schema, pool_size=pool_size, pgbouncer=pgbouncer, statement_timeout=statement_timeout, application=application
-        )
+            url, schema=schema, pool_size=pool_size, pgbouncer=pgbouncer, statement_timeout=statement_timeout, application=application,
+            custom_plans=custom_plans,
+        )  # fmt: skip
         PostgresBase.__init__(self, database, clock=clock, shards=shards)
         self._auto_migrate, self._direct_url = auto_migrate, direct_url
         self._listener: asyncio.Task[None] | None = None
@@ -91,8 +93,8 @@ class PostgresStore(Registry, Runs, Work, Lead):
         """Apply what is missing, all in one transaction; returns the names. Two callers at once: one waits for the other."""
         await self.db.open()
         async with self.db.transaction("migrate", None) as session:
-            await session.connection.execute(f"SET LOCAL lock_timeout = '60s'; CREATE SCHEMA IF NOT EXISTS {self.db.schema}")
-            await session.fetch("migrate_lock")
+            await session.fetch("migrate_lock")  # first: two CREATE SCHEMA IF NOT EXISTS at once collide
+            await session.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.db.schema}")
             present = (await session.fetchrow("schema_state"))["present"]  # type: ignore[index]
             done = [row[0].partition(":")[2] for row in await session.fetch("migrations_done")] if present else []
             missing = check_versions(done, self._migrations())

@@ -36,6 +36,9 @@ class PostgresTx:
         row = await self._s.fetchrow("schedule_lock", name)
         return None if row is None else schedule_from(row)
 
+    async def share_job(self, name: str) -> bool:
+        return await self._s.fetchval("job_share", name) is not None
+
     async def insert_schedule(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
         return await self._s.fetchval("schedule_insert", *insert_row(schedule, next_at, prev_at), self._shards) is not None
 
@@ -127,7 +130,8 @@ class PostgresTx:
         return {row[0]: row[1] for row in rows}
 
     async def replace_run(self, run_id: int, new: NewRun) -> bool:
-        return await self._s.fetchval("replace_run", self._s.clock, run_id, new.payload, new.due_at, new.delay) is not None
+        args = (run_id, new.payload, new.due_at, new.delay, new.start_deadline)
+        return await self._s.fetchval("replace_run", self._s.clock, *args) is not None
 
     async def gate_lock(self, gate: str) -> None:
         await self._s.fetch("gate_lock", gate)
@@ -148,6 +152,7 @@ class PostgresTx:
         return [(row[1], row[2]) for row in rows if row[1] is not None]
 
     async def remove_job(self, name: str) -> int | None:
+        await self._s.fetch("job_lock", name)
         removed: int | None = await self._s.fetchval("remove_job", name)
         return removed
 

@@ -71,6 +71,10 @@ class Work(PostgresBase):
             return Claim(None, [])
         return Claim(found[-1][21], [rows.claimed(row) for row in found])
 
+    async def started(self, worker: int, run_ids: Sequence[int]) -> None:
+        """Runs that were claimed ahead have started."""
+        await self.db.fetch("started", worker, list(run_ids))
+
     async def complete(self, worker: int, done: Sequence[Done]) -> set[int]:
         won = await self.db.fetch(
             "complete",

@@ -49,9 +49,9 @@ class Request(Generic[T]):
 class Channel(ABC):
     """The thread, its connection, and its queue. Safe to call from any number of event loops."""
 
-    def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, name: str, connection: sqlite3.Connection) -> None:
         self._queue: SimpleQueue[Request[Any] | None] = SimpleQueue()
-        self._connection = connect()
+        self._connection = connection
         self._closing, self._door = False, Lock()
         # A daemon: a program that forgets to close the store still ends.
         self._thread = Thread(target=self._main, name=name, daemon=True)
@@ -83,7 +83,11 @@ class Channel(ABC):
         while (batch := self._waiting()) is not None:
             wanted = [request for request in batch if not request.abandoned]
             if wanted:
-                self._serve(wanted)
+                try:
+                    self._serve(wanted)
+                except BaseException as error:  # noqa: BLE001 - a fault of ours must not leave them waiting
+                    for request in wanted:
+                        request.error = error
                 deliver(wanted)
         self._connection.close()
 

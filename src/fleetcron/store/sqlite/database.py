@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fleetcron.errors import StoreUnavailable
 from fleetcron.store import sql
 from fleetcron.store.sqlite.channel import Channel, closed
-from fleetcron.store.sqlite.connection import parse_url, translated
+from fleetcron.store.sqlite.connection import Options, translated
 from fleetcron.store.sqlite.reader import Reader
 from fleetcron.store.sqlite.session import Session
 from fleetcron.store.sqlite.tx import SqliteTx
@@ -20,37 +20,30 @@ T = TypeVar("T")
 
 
 class Database:
-    """One writer and two readers, each a thread with a connection: `quick` for what workers wait for, `slow` for what people look at.
+    """One writer and two readers, each a thread with a connection: `quick` for what workers wait for, `slow` for what
+    people look at.
 
     A database in memory has one connection, and so the writer reads too.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        clock: Callable[[], datetime] | None,
-        shards: int,
-        synchronous: str,
-        read_only: bool,
-        lock_timeout: float,
-        on_wake: Callable[[int], None],
-    ) -> None:
-        self.location = parse_url(url)
-        self.read_only = read_only
+    def __init__(self, options: Options, shards: int, on_wake: Callable[[int], None]) -> None:
+        self.options, self.shards, self._on_wake = options, shards, on_wake
         self.statements = sql.load(__package__)
-        self.clock, self.shards, self.lock_timeout = clock, shards, lock_timeout
-        self._synchronous, self._on_wake = synchronous, on_wake
         self._writer: Writer | None = None
         self._quick: Channel | None = None
         self._slow: Channel | None = None
         self._opening = asyncio.Lock()
 
+    @property
+    def path(self) -> Path | None:
+        """The file; None in memory."""
+        return self.options.location.path
+
     async def open(self) -> None:
         """Open the file, making it if there is none. Raises StoreUnavailable."""
         async with self._opening:
             if self._quick is None:
-                with translated("open", self.location):
+                with translated("open", self.options.location):
                     try:
                         await asyncio.to_thread(self._connect)
                     except BaseException:
@@ -58,25 +51,17 @@ class Database:
                         raise
 
     def _connect(self) -> None:
-        if not self.read_only:
-            self._writer = Writer(
-                self.location,
-                self.statements,
-                clock=self.clock,
-                synchronous=self._synchronous,
-                lock_timeout=self.lock_timeout,
-                on_wake=self._on_wake,
-            )
-        if self.location.path is None and self._writer is not None:
+        if not self.options.read_only:
+            self._writer = Writer(self.options, self.statements, self._on_wake)
+        if self.path is None:
             self._quick = self._slow = self._writer
-            return
-        self._quick, self._slow = (
-            Reader(name, self.location, self.statements, clock=self.clock, lock_timeout=self.lock_timeout)
-            for name in ("fleetcron-quick-reader", "fleetcron-slow-reader")
-        )
+        else:
+            self._quick = Reader("fleetcron-quick-reader", self.options, self.statements)
+            self._slow = Reader("fleetcron-slow-reader", self.options, self.statements)
 
     async def close(self) -> None:
-        """Finish what was sent, then close. The last process to close copies the write-ahead log into the file and removes it."""
+        """Finish what was sent, then close. The last process to close copies the write-ahead log into the file and
+        removes it."""
         channels = {channel for channel in (self._quick, self._slow, self._writer) if channel is not None}
         self._writer = self._quick = self._slow = None
         for channel in channels:
@@ -92,15 +77,17 @@ class Database:
         return await channel.call(where, work)
 
     async def write(self, where: str, work: Callable[[Session], T]) -> T:
-        """Run `work` in a transaction on the writer's thread; back after its commit. It may be run twice (the first time undone), so it
-        must do nothing but use its session. Raises StoreUnavailable and StoreError."""
+        """Run `work` in a transaction on the writer's thread; back after its commit. It may be run twice (the
+        first time undone), so it must do nothing but use its session. Raises StoreUnavailable and StoreError."""
         if self._writer is None:
-            raise StoreUnavailable(f"{where}: {self.location} was opened read-only") if self._quick is not None else closed()
+            if self._quick is None:
+                raise closed()
+            raise StoreUnavailable(f"{where}: {self.options.location} was opened read-only")
         return await self._writer.call(where, work)
 
     async def flow(self, where: str, make: Callable[[SqliteTx], Coroutine[Any, Any, T]]) -> T:
-        """Run one of `store.flows` in a transaction. All of it runs on the writer's thread: its steps are calls there, not messages, so
-        a busy event loop never holds the file's lock between two steps."""
+        """Run one of `store.flows` in a transaction. All of it runs on the writer's thread: its steps are calls
+        there, not messages, so a busy event loop never holds the file's lock between two steps."""
         return await self.write(where, lambda session: drive(make(SqliteTx(session, self.shards))))
 
 

@@ -1,4 +1,5 @@
-"""Where a run waits: putting it there, and taking it out. Every way into `ready` passes here, and so wakes the workers."""
+"""Where a run waits: putting it there, and taking it out. Every way into `ready` passes here, and so wakes the
+workers."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ def put_runs(session: Session, run_ids: Sequence[int]) -> int:
 
 
 def take_out(session: Session, run: Sequence[Any], attempts: int = ANY_ATTEMPTS) -> tuple[int, int, int] | None:
-    """A run (id, queue, priority, tenant, due_at, gate, …) leaves where it waits, if it does and has used no more than `attempts`;
-    returns (job_id, attempt, flags) or None."""
+    """A run (id, queue, priority, tenant, due_at, gate, …) leaves where it waits, if it does and has used no more
+    than `attempts`; returns (job_id, attempt, flags) or None."""
     run_id, queue, priority, tenant, due_at, gate = run[:6]
     found = (
         session.fetchrow("ready_delete", queue, priority, tenant, due_at, run_id, attempts)

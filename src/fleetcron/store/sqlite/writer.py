@@ -1,10 +1,11 @@
 """The one writer: everything that waits is written in one transaction (group commit).
 
-A commit costs an fsync, 0.1 to 10 ms; the statements of a request cost microseconds. So while one commit is under way requests gather,
-and the next transaction carries them all: 200 submits that arrive together cost one fsync, not 200.
+A commit costs an fsync, 0.1 to 10 ms; the statements of a request cost microseconds. So while one commit is under way
+requests gather, and the next transaction carries them all: 200 submits that arrive together cost one fsync, not 200.
 
-Source of the shape: group commit as databases have done since the 1980s; a transaction starts with BEGIN IMMEDIATE because one that
-starts by reading and then writes is refused at once when another has written meanwhile, whatever the busy timeout (case C72).
+Source of the shape: group commit as databases have done since the 1980s; a transaction starts with BEGIN IMMEDIATE
+because one that starts by reading and then writes is refused at once when another has written meanwhile, whatever
+the busy timeout (case C72).
 """
 
 from __future__ import annotations
@@ -12,49 +13,38 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
-from fleetcron.clock import to_us, wall_now
+from fleetcron.clock import to_us
 from fleetcron.errors import StoreUnavailable
 from fleetcron.store.sqlite.channel import Channel, Request
-from fleetcron.store.sqlite.connection import Location, connect, patiently, translate
+from fleetcron.store.sqlite.connection import Options, connect_writer, patiently, translate
 from fleetcron.store.sqlite.session import Session
 
 
 class Writer(Channel):
-    """Requests are closures over a Session. Each sees those before it, succeeds or fails alone, and is answered after the commit.
+    """Requests are closures over a Session. Each sees those before it, succeeds or fails alone, and is answered after
+    the commit.
 
-    `on_wake` is called on this thread after a commit that added to `ready`, with the number that other processes see change.
+    `on_wake` is called on this thread after a commit that added to `ready`, with the number that other processes
+    see change.
     """
 
-    def __init__(
-        self,
-        location: Location,
-        statements: Mapping[str, str],
-        *,
-        clock: Callable[[], datetime] | None,
-        synchronous: str,
-        lock_timeout: float,
-        on_wake: Callable[[int], None],
-    ) -> None:
-        self._location, self._statements = location, statements
-        self._clock, self._lock_timeout, self._on_wake = clock or wall_now, lock_timeout, on_wake
-        self._file: tuple[int, int] | None = None
-        super().__init__(
-            "fleetcron-writer", lambda: connect(location, read_only=False, synchronous=synchronous, lock_timeout=lock_timeout)
-        )
+    def __init__(self, options: Options, statements: Mapping[str, str], on_wake: Callable[[int], None]) -> None:
+        self._options, self._statements, self._on_wake = options, statements, on_wake
+        super().__init__("fleetcron-writer", connect_writer(options))
+        self._file = self._identity()
 
     def _serve(self, batch: list[Request[Any]]) -> None:
         try:
-            patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"), self._lock_timeout)
+            patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"), self._options.lock_timeout)
         except sqlite3.Error as error:
             for request in batch:
-                request.error = translate(error, request.where, self._location)
+                request.error = translate(error, request.where, self._options.location)
             return
         try:
             woke = self._transaction(batch)
-        except (sqlite3.Error, StoreUnavailable) as error:
+        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
             self._rollback()
             self._apart(batch, error)
         else:
@@ -64,7 +54,7 @@ class Writer(Channel):
     def _transaction(self, batch: list[Request[Any]]) -> int | None:
         """Everything up to the commit. What raises here has undone, or must undo, the whole batch."""
         self._check_file()
-        session = Session(self._connection, self._statements, to_us(self._clock()))
+        session = Session(self._connection, self._statements, to_us(self._options.clock()))
         for request in batch:
             self._run(request, session)
         woke: int | None = session.fetchval("wake_up") if session.woke else None
@@ -75,37 +65,42 @@ class Writer(Channel):
         self._connection.execute("SAVEPOINT request")
         try:
             request.result = request.work(session)
-        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+        except Exception as error:  # it goes to whoever asked
             if not self._connection.in_transaction:
                 raise  # SQLite itself has rolled everything back (disk full …)
             self._connection.execute("ROLLBACK TO request")
-            request.error = translate(error, request.where, self._location) if isinstance(error, sqlite3.Error) else error
+            request.error = self._ours(error, request)
         self._connection.execute("RELEASE request")
 
-    def _apart(self, batch: list[Request[Any]], error: sqlite3.Error | StoreUnavailable) -> None:
+    def _apart(self, batch: list[Request[Any]], error: Exception) -> None:
         """The transaction failed as a whole: a request that filled the disk must not take the small ones with it."""
-        if len(batch) > 1:
-            for request in batch:
-                request.result = request.error = None
-                self._serve([request])
+        if len(batch) == 1:
+            batch[0].error = self._ours(error, batch[0])
             return
-        request = batch[0]
-        request.error = translate(error, request.where, self._location) if isinstance(error, sqlite3.Error) else error
+        for request in batch:
+            request.result = request.error = None
+            self._serve([request])
+
+    def _ours(self, error: Exception, request: Request[Any]) -> Exception:
+        return translate(error, request.where, self._options.location) if isinstance(error, sqlite3.Error) else error
 
     def _rollback(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
     def _check_file(self) -> None:
-        """A file that was moved or deleted takes writes without a word; nobody would ever read them. Raises StoreUnavailable."""
-        if self._location.path is None:
-            return
+        """A file that was moved or deleted takes writes without a word, and nobody would ever read them. Raises
+        StoreUnavailable."""
+        if self._identity() != self._file:
+            raise StoreUnavailable(
+                f"{self._options.location}: the file was moved or deleted while it was open: put it back, or restart"
+            )
+
+    def _identity(self) -> tuple[int, int] | None:
+        if self._options.location.path is None:
+            return None
         try:
-            found = os.stat(self._location.path)  # noqa: PTH116 - 1 µs; a Path would take three
-        except FileNotFoundError:
-            identity = None
-        else:
-            identity = (found.st_dev, found.st_ino)
-        self._file = self._file or identity
-        if identity is None or identity != self._file:
-            raise StoreUnavailable(f"{self._location}: the file was moved or deleted while it was open: put it back, or restart")
+            found = os.stat(self._options.location.path)  # noqa: PTH116 - 1 µs for every commit; Path.stat takes two
+        except OSError:
+            return 0, 0
+        return found.st_dev, found.st_ino

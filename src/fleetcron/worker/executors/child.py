@@ -43,23 +43,25 @@ def main() -> None:
     """The program of a child: `child.py SOCKET ALIVE PARENT` (two descriptors and a pid)."""
     link, alive, parent = map(int, sys.argv[1:4])
     die_with(parent, _high(alive))
-    ChildProcess(socket.socket(fileno=_high(link))).serve()
+    ChildProcess(socket.socket(fileno=_high(link)), parent).serve()
 
 
 def die_with(parent: int, alive: int) -> None:
     """Let the kernel kill this process, and what it started, when its parent is dead.
 
     On Linux that needs no thread of ours to get the GIL: the read end of a pipe whose only writer is the parent sends
-    SIGKILL to the group when it ends (F_SETSIG). PR_SET_PDEATHSIG is for a parent that forked, whose fork keeps the
-    pipe open. Elsewhere the reading thread sees the end of its socket.
+    SIGKILL to the group when it ends (F_SETSIG). A parent that forked left a second writer behind; for that case
+    PR_SET_PDEATHSIG sends SIGTERM, which `ChildProcess` understands. Not SIGKILL: it may arrive before the pipe ends
+    (a thread of the parent ends first), and would then leave what this process started alive. Elsewhere the listening
+    thread sees the end of its socket.
     """
     if sys.platform != "linux":
         return
-    with contextlib.suppress(OSError):
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    with contextlib.suppress(OSError):  # a kernel without it
         fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before all this was set up
         _die()
 
@@ -67,8 +69,9 @@ def die_with(parent: int, alive: int) -> None:
 class ChildProcess:
     """One per process."""
 
-    def __init__(self, link: socket.socket) -> None:
+    def __init__(self, link: socket.socket, parent: int) -> None:
         self._link = link
+        self._parent = parent
         self._secret, first = self._receive(None)
         hello = wire.decode_to_child(first)
         assert isinstance(hello, wire.Hello)
@@ -119,6 +122,7 @@ class ChildProcess:
         handler = self._handler(run)
         arguments = handler.arguments(run.payload)
         context = self._context = self._new_context(handler, run.facts)
+        signal.signal(signal.SIGTERM, self._on_sigterm)  # each time: the last handler may have set its own
         self.send(wire.Started())
         try:
             self._armed = True
@@ -153,6 +157,8 @@ class ChildProcess:
         return Context(facts, AsyncPipe(self)) if handler.is_async else BlockingContext(facts, Pipe(self))
 
     def _on_sigterm(self, *_: object) -> None:
+        if os.getppid() != self._parent:
+            _die()
         # Announced by our worker only. Service managers signal whole control groups; then the worker drains, and it
         # alone says whether this run has to end.
         if not self._told_to_stop.wait(KNOWS):
@@ -226,17 +232,21 @@ class ChildProcess:
                     answer.put(frame)
             case wire.Stop():
                 self._stop = frame
-                self._announce()
                 self._told_to_stop.set()
-                self.send(wire.Stopping())
+                self._announce()
 
     def _announce(self) -> None:
-        context = self._context
-        if isinstance(context, BlockingContext):
-            context.cancelled.set()
-        elif context is not None and (loop := self._loop) is not None:
+        """Set `ctx.cancelled`, then say that Stop has been read: SIGTERM follows."""
+        context, loop = self._context, self._loop
+        if isinstance(context, Context) and loop is not None:
             with contextlib.suppress(RuntimeError):  # it has just ended
                 loop.call_soon_threadsafe(context.stop)
+                # after what waits for the event has been woken: a cancellation that comes first would swallow that
+                loop.call_soon_threadsafe(loop.call_soon, self.send, wire.Stopping())
+            return
+        if isinstance(context, BlockingContext):
+            context.cancelled.set()
+        self.send(wire.Stopping())
 
     def _receive(self, secret: bytes | None) -> tuple[bytes, bytes]:
         head = self._exactly(wire.HEADER.size)

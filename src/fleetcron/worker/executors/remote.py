@@ -119,7 +119,7 @@ def _instance(facts: ErrorFacts) -> RemoteError:
             kind = _class(some, facts.mro[0])
             # The nearest builtin makes the instance: OSError's memory is not ValueError's, and the class's own
             # __new__ is left alone.
-            builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+            builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
             return cast("RemoteError", builtin.__new__(kind, facts.message))
         except Exception:  # noqa: BLE001, S112 - a metaclass or __init_subclass__ of the user's runs here
             continue

@@ -171,6 +171,7 @@ CREATE TABLE fleetcron.lease (
     started_at timestamptz NOT NULL,
     gate text,
     cancel boolean NOT NULL DEFAULT false,
+    ahead boolean NOT NULL DEFAULT false, -- claimed before it was due, and not known to have started
     PRIMARY KEY (worker, run_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX lease_gate ON fleetcron.lease (gate) WHERE gate IS NOT NULL;
@@ -249,6 +250,15 @@ CREATE TABLE fleetcron.shard (
     ticks_until timestamptz
 ) WITH (fillfactor = 50);
 INSERT INTO fleetcron.shard (id) VALUES (0);
+
+-- For how long schedulers have seen the database available without a gap: rescues wait for that. One row.
+CREATE TABLE fleetcron.watch (
+    id int PRIMARY KEY,
+    since timestamptz NOT NULL,
+    seen timestamptz NOT NULL,
+    server text NOT NULL
+) WITH (fillfactor = 50);
+INSERT INTO fleetcron.watch (id, since, seen, server) VALUES (1, '-infinity', '-infinity', '');
 
 CREATE TABLE fleetcron.audit (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

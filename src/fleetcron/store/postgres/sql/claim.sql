@@ -19,8 +19,9 @@ gone AS (
 undup AS (
     DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT run_id FROM gone WHERE flags & 1 = 1))),
 leased AS (
-    INSERT INTO fleetcron.lease (worker, run_id, fence, attempt, started_at)
-    SELECT $2, run_id, nextval('fleetcron.fence'), attempt + 1, greatest(due_at, coalesce($1::timestamptz, now())) FROM gone
+    INSERT INTO fleetcron.lease (worker, run_id, fence, attempt, started_at, ahead)
+    SELECT $2, run_id, nextval('fleetcron.fence'), attempt + 1, greatest(due_at, coalesce($1::timestamptz, now())),
+           due_at > coalesce($1::timestamptz, now()) FROM gone
     RETURNING run_id, fence, attempt)
 SELECT l.run_id, l.fence, l.attempt, r.job, r.payload::text, r.due_at,
        r.late_at IS NOT NULL AND r.late_at < coalesce($1::timestamptz, now()) AS late,

@@ -8,7 +8,8 @@ hot AS (DELETE FROM fleetcron.ready q USING old o
 cold AS (DELETE FROM fleetcron.timetable q USING old o WHERE (q.due_at, q.run_id) = (o.due_at, o.id)
          RETURNING q.run_id, q.job_id, q.attempt, q.flags),
 moved AS (SELECT * FROM hot UNION ALL SELECT * FROM cold),
-fresh AS (UPDATE fleetcron.run r SET payload = $3::json, due_at = coalesce($4::timestamptz, n.now + $5::interval, n.now)
+fresh AS (UPDATE fleetcron.run r SET payload = $3::json, due_at = coalesce($4::timestamptz, n.now + $5::interval, n.now),
+              expires_at = coalesce($4::timestamptz, n.now + $5::interval, n.now) + $6::interval
           FROM n WHERE r.id = (SELECT run_id FROM moved) RETURNING r.*),
 soon AS (INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt, flags)
          SELECT f.queue, f.priority, f.tenant, f.due_at, f.id, m.job_id, m.attempt, m.flags FROM fresh f, moved m, n

@@ -1,22 +1,23 @@
 -- Take back the runs of dead worker sessions: sessions past their time, and suspects ($2) that were seen dead. Session and leases go in one
 -- statement, so nobody acts on a list read earlier. An attempt was counted at claim; a run whose attempts are used up goes to the dead
--- letters; what was prefetched for later goes back untouched; the rest waits 0.5 s × 2^(deaths−1), at most 60 s.
+-- letters; what was claimed ahead and is not known to have started goes back untouched (three times: a run that kills its worker before
+-- the start could be noted must not do so for ever); the rest waits 0.5 s × 2^(deaths−1), at most 60 s.
 -- Index: lease_pkey, run_pkey. Locks: worker, lease, run, then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 dead AS (
     DELETE FROM fleetcron.worker w USING n WHERE ($3 AND w.expires_at < n.now) OR w.id = ANY ($2::bigint[]) RETURNING w.id),
 lost AS (
     DELETE FROM fleetcron.lease l USING dead WHERE l.worker = dead.id
-    RETURNING l.run_id, l.fence, l.attempt, l.started_at, l.cancel, l.worker),
+    RETURNING l.run_id, l.fence, l.attempt, l.started_at, l.cancel, l.worker, l.ahead),
 fate AS MATERIALIZED (
-    SELECT l.*, j.id AS job_id, l.started_at > n.now AS untouched,
-           CASE WHEN l.cancel THEN 'cancelled' WHEN l.started_at > n.now OR l.attempt < j.max_attempts THEN 'open' ELSE 'failed' END AS fate,
+    SELECT l.*, j.id AS job_id, l.ahead AND r.deaths < 3 AS untouched,
+           CASE WHEN l.cancel THEN 'cancelled' WHEN (l.ahead AND r.deaths < 3) OR l.attempt < j.max_attempts THEN 'open' ELSE 'failed' END AS fate,
            j.dead_letter
     FROM lost l JOIN fleetcron.run r ON r.id = l.run_id JOIN fleetcron.job j ON j.name = r.job, n),
 changed AS (
     UPDATE fleetcron.run r SET state = f.fate::fleetcron.run_state,
         attempt = CASE WHEN f.untouched THEN r.attempt ELSE f.attempt END,
-        deaths = r.deaths + (NOT f.untouched)::int,
+        deaths = r.deaths + (NOT f.untouched OR f.started_at <= n.now)::int,
         due_at = CASE WHEN f.fate = 'open' AND NOT f.untouched
                       THEN n.now + least(interval '60 seconds', interval '0.5 seconds' * power(2, least(r.deaths, 10))) ELSE r.due_at END,
         late_at = CASE WHEN f.untouched THEN r.late_at END,

@@ -1,18 +1,15 @@
 -- Record attempts that ended in any other way than success: back to `ready` or `timetable` (state open), or closed. The rows that come
 -- back are the ones won (see complete.sql). A cancel asked for in the meantime wins over another attempt. A hand-back by shutdown costs no
--- attempt, up to ten times, so that a crash loop ends.
+-- attempt, up to ten times, so that a crash loop ends. A tick put back unstarted can still be late; one that has started is no misfire.
 -- Index: lease_pkey, run_pkey. Locks: lease, run, then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
-ended AS MATERIALIZED (
-    SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::int[], $7::interval[], $8::text[], $9::timestamptz[], $10::text[],
-                         $11::text[], $12::text[], $13::text[], $14::boolean[], $15::boolean[])
-        AS e(run_id, fence, state, attempt, delay, record, started_at, error, traceback, result, reason, dead, handback)),
-won AS (
-    DELETE FROM fleetcron.lease WHERE worker = $2 AND run_id = ANY ($3::bigint[]) AND fence = ANY ($4::bigint[])
-    RETURNING run_id, fence, attempt, started_at, cancel),
-fate AS MATERIALIZED (
-    SELECT e.*, w.attempt AS number, CASE WHEN w.cancel AND e.state = 'open' THEN 'cancelled' ELSE e.state END AS fate
-    FROM won w JOIN ended e ON e.run_id = w.run_id),
+fate AS (
+    DELETE FROM fleetcron.lease l
+    USING unnest($3::bigint[], $4::bigint[], $5::text[], $6::int[], $7::interval[], $8::text[], $9::timestamptz[], $10::text[],
+                 $11::text[], $12::text[], $13::text[], $14::boolean[], $15::boolean[])
+        AS e(run_id, fence, state, attempt, delay, record, started_at, error, traceback, result, reason, dead, handback)
+    WHERE l.worker = $2 AND l.run_id = e.run_id AND l.fence = e.fence
+    RETURNING e.*, l.attempt AS number, CASE WHEN l.cancel AND e.state = 'open' THEN 'cancelled' ELSE e.state END AS fate),
 changed AS (
     UPDATE fleetcron.run r SET state = f.fate::fleetcron.run_state,
         attempt = f.attempt + (f.handback AND f.started_at IS NOT NULL AND r.handbacks >= 10)::int,
@@ -20,7 +17,7 @@ changed AS (
         error = coalesce(f.error, r.error), reason = f.reason, result = f.result::json,
         started_at = coalesce(f.started_at, r.started_at), worker = $2, fence = f.fence,
         finished_at = CASE WHEN f.fate = 'open' THEN NULL ELSE n.now END,
-        late_at = CASE WHEN f.handback AND f.started_at IS NULL THEN r.late_at END,
+        late_at = CASE WHEN f.started_at IS NULL THEN r.late_at END,
         handbacks = r.handbacks + (f.handback AND f.started_at IS NOT NULL)::int
     FROM fate f, n WHERE r.id = f.run_id
     RETURNING r.id, r.queue, r.priority, r.tenant, r.due_at, r.attempt, r.job, r.schedule, r.state, r.nominal_at),
@@ -48,4 +45,4 @@ expired AS (
     WHERE state = 'expired' AND schedule IS NOT NULL AND nominal_at IS NOT NULL),
 undup AS (
     DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND until IS NULL)
-SELECT run_id FROM won
+SELECT run_id FROM fate

@@ -1,11 +1,13 @@
--- Take back the unstarted ticks of a schedule that this transaction has locked: its row may be edited, paused or removed.
+-- Take back the unstarted ticks of a schedule that this transaction has locked: its row may be edited, paused or removed. What waits for
+-- another attempt, or was handed back by a worker that had started it, is left to end.
 -- Ticks of the future were never due: their runs go without a trace, and the new definition may name the instant again.
 -- Ticks already due (nominal_at <= now) become state `missed`, returned so that a miss record is written.
--- Index: run_tick, then the keys of ready and timetable. Locks: ready and timetable rows; those being claimed right now are left alone.
-WITH n AS (SELECT coalesce($2::timestamptz, now()) AS now),
+-- $3: nothing older waits in ready or timetable; what is parked at the schedule's gate may be older.
+-- Index: run_tick, then the keys of ready and timetable; parked_pkey, run_pkey. Locks: ready and timetable rows; those being claimed right now are left alone.
+WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 tick AS MATERIALIZED (
     SELECT r.id, r.queue, r.priority, r.tenant, r.due_at, r.nominal_at FROM fleetcron.run r
-    WHERE r.schedule = $1 AND r.state = 'open' AND r.nominal_at >= $3),
+    WHERE r.schedule = $2 AND r.state = 'open' AND r.nominal_at >= $3 AND r.started_at IS NULL),
 hot AS (SELECT q.ctid, q.run_id FROM fleetcron.ready q JOIN tick t
         ON (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (t.queue, t.priority, t.tenant, t.due_at, t.id)
         WHERE q.attempt = 0 FOR UPDATE OF q SKIP LOCKED),
@@ -16,7 +18,8 @@ gone AS (
 gone_cold AS (
     DELETE FROM fleetcron.timetable WHERE ctid = ANY (ARRAY(SELECT ctid FROM cold)) RETURNING run_id),
 taken AS (SELECT run_id FROM gone UNION ALL SELECT run_id FROM gone_cold),
-parked AS (DELETE FROM fleetcron.parked p USING tick t WHERE p.run_id = t.id AND p.attempt = 0 RETURNING p.run_id),
+parked AS (DELETE FROM fleetcron.parked p USING fleetcron.run r
+           WHERE p.gate = 'schedule:' || $2 AND p.attempt = 0 AND r.id = p.run_id AND r.started_at IS NULL RETURNING p.run_id),
 every AS (SELECT run_id FROM taken UNION ALL SELECT run_id FROM parked),
 erased AS (DELETE FROM fleetcron.run r WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at > (SELECT now FROM n)),
 closed AS (UPDATE fleetcron.run r SET state = 'missed', reason = $4, finished_at = (SELECT now FROM n)

@@ -1,9 +1,13 @@
--- A worker session ends in order: whatever it still holds goes back at once, no attempt used. Locks: worker, lease, ready, run.
+-- A worker session ends in order: whatever it still holds goes back at once, no attempt used; but what was asked to stop is cancelled.
+-- Index: worker_pkey, lease_pkey, run_pkey. Locks: worker, lease, run, then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 w AS (DELETE FROM fleetcron.worker WHERE id = $2 RETURNING id),
-left_over AS (DELETE FROM fleetcron.lease l USING w WHERE l.worker = w.id RETURNING l.run_id, l.attempt),
+left_over AS (DELETE FROM fleetcron.lease l USING w WHERE l.worker = w.id RETURNING l.run_id, l.attempt, l.cancel),
+closed AS (UPDATE fleetcron.run r SET state = 'cancelled', reason = 'cancelled', finished_at = n.now FROM left_over l, n
+           WHERE l.cancel AND r.id = l.run_id RETURNING r.id),
+undup AS (DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT id FROM closed)) AND until IS NULL),
 back AS (INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt)
-         SELECT r.queue, r.priority, r.tenant, r.due_at, r.id, j.id, l.attempt - 1
-         FROM left_over l JOIN fleetcron.run r ON r.id = l.run_id JOIN fleetcron.job j ON j.name = r.job RETURNING run_id),
+         SELECT r.queue, r.priority, r.tenant, r.due_at, r.id, (SELECT j.id FROM fleetcron.job j WHERE j.name = r.job), l.attempt - 1
+         FROM left_over l JOIN fleetcron.run r ON r.id = l.run_id WHERE NOT l.cancel RETURNING run_id),
 bye AS (UPDATE fleetcron.session s SET ended_at = n.now, ended = 'stopped' FROM w, n WHERE s.id = w.id)
 SELECT count(*) FROM back

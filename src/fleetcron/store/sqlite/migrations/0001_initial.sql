@@ -168,6 +168,7 @@ CREATE TABLE lease (
     started_at INTEGER NOT NULL,
     gate TEXT,
     cancel INTEGER NOT NULL DEFAULT 0,
+    ahead INTEGER NOT NULL DEFAULT 0, -- claimed before it was due, and not known to have started
     PRIMARY KEY (worker, run_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX lease_gate ON lease (gate) WHERE gate IS NOT NULL;
@@ -246,6 +247,10 @@ CREATE TABLE shard (
     ticks_until INTEGER
 ) STRICT;
 INSERT INTO shard (id) VALUES (0);
+
+-- For how long schedulers have seen the database available without a gap: rescues wait for that. One row.
+CREATE TABLE watch (id INTEGER PRIMARY KEY, since INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;
+INSERT INTO watch (id, since, seen) VALUES (1, -9000000000000000000, -9000000000000000000);
 
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY,

@@ -1,0 +1,129 @@
+"""The leader's side on SQLite: election, ticks, judgement, promotion, rescue, pruning."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from fleetcron.clock import to_us
+from fleetcron.decide.misfire import Verdict
+from fleetcron.model import Schedule
+from fleetcron.store import flows
+from fleetcron.store.protocol import Claimed, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
+from fleetcron.store.sqlite import leases, rows, ticks
+from fleetcron.store.sqlite.base import SqliteBase
+from fleetcron.store.sqlite.processes import process_gone
+from fleetcron.store.sqlite.session import Session, us
+
+
+class Lead(SqliteBase):
+    """The part of the store that scheduler nodes use. Every write names (shard, term), but for what anyone may do
+    safely."""
+
+    async def campaign(self, shard: int, node: WorkerInfo, ttl: timedelta) -> int | None:
+        """The new term, or None while somebody leads. What was written is read back and compared: a row count
+        would also count a row that was only attempted (case C23)."""
+        args = (shard, node.node, node.host, node.pid, us(ttl))
+        row = await self.db.write("campaign", lambda session: session.fetchrow("campaign", session.now, *args))
+        return row[1] if row is not None and row[0] == node.node else None
+
+    async def renew(self, shard: int, node: str, term: int, ttl: timedelta) -> bool:
+        renewed = await self.db.write(
+            "renew", lambda session: session.fetchval("renew", session.now, shard, node, term, us(ttl))
+        )
+        return bool(renewed == term)
+
+    async def resign(self, shard: int, node: str, term: int) -> bool:
+        return bool(
+            await self.db.write("resign", lambda session: session.fetchval("resign", shard, node, term)) == term
+        )
+
+    async def due_schedules(self, shard: int, horizon: datetime, limit: int) -> list[Schedule]:
+        before = to_us(horizon)
+        return rows.schedules(
+            await self.db.read("due_schedules", lambda s: s.records("due_schedules", shard, before, limit))
+        )
+
+    async def broken_schedules(self, shard: int, limit: int = 100) -> list[Schedule]:
+        return rows.schedules(
+            await self.db.read("broken_schedules", lambda s: s.records("broken_schedules", shard, limit))
+        )
+
+    async def stale_zones(self, shard: int, tzdata: str, limit: int = 1000) -> list[Schedule]:
+        return rows.schedules(
+            await self.db.read("stale_zones", lambda s: s.records("stale_zones", shard, tzdata, limit))
+        )
+
+    async def schedule_error(self, schedule_id: int, error: str | None) -> None:
+        await self.db.write("schedule_error", lambda session: session.execute("schedule_error", schedule_id, error))
+
+    async def fire(self, shard: int, term: int, fires: Sequence[Fire], *, tzdata: str, until: datetime | None) -> Fired:
+        return await self.db.write("fire", lambda s: ticks.fire(s, shard, term, fires, tzdata=tzdata, until=until))
+
+    async def judge(
+        self,
+        schedule: str,
+        leased: Sequence[Claimed],
+        *,
+        worker: int | None,
+        leader: tuple[int, int] | None,
+        lease: timedelta,
+        decide: JudgeFn,
+    ) -> Verdict | None:
+        verdict, _ = await self.db.flow(
+            "judge",
+            lambda tx: flows.judge(tx, schedule, leased, worker=worker, leader=leader, lease=lease, decide=decide),
+        )
+        return verdict
+
+    async def late_ticks(self, limit: int = 500) -> list[str]:
+        return await self.db.read("late_ticks", lambda session: _late_ticks(session, limit))
+
+    async def promote(self, limit: int = 5000) -> int:
+        due = await self.db.read("promote", lambda session: session.fetchval("timetable_due", session.horizon))
+        return await self.db.write("promote", lambda session: ticks.promote(session, limit)) if due else 0
+
+    async def timetable_due(self) -> bool:
+        """Is a run due within half a minute that the leader has not promoted, as it should have a minute ago?"""
+        soon = us(timedelta(seconds=30))
+        return bool(
+            await self.db.read(
+                "timetable_due", lambda session: session.fetchval("timetable_due", session.now + soon + 1)
+            )
+        )
+
+    async def retick(self, name: str, leader: tuple[int, int], tzdata: str, first: FirstFn | None) -> bool:
+        return await self.db.flow("retick", lambda tx: flows.retick(tx, name, leader, tzdata, first))
+
+    async def rescue(self, suspects: Sequence[int] = (), *, expired: bool = True) -> Rescued:
+        """Take back the runs of the suspects, and (`expired`) of sessions whose time is past."""
+        return Rescued(*await self.db.write("rescue", lambda session: leases.rescue(session, suspects, expired)))
+
+    async def watch(self) -> float:
+        """Note that the database is there; returns for how many seconds some scheduler has seen so without a gap."""
+        return float(await self.db.write("watch", lambda session: session.fetchval("watch", session.now))) / 1_000_000
+
+    async def absent(self) -> set[int]:
+        """Worker sessions on this host whose process has ended: seen within a second of a kill -9, long before
+        their lease ends."""
+        here = await self.db.read("absent", lambda session: session.fetch("workers_here", socket.gethostname()))
+        return {worker for worker, pid, started in here if process_gone(pid, started)}
+
+    async def prune(self, older_than: timedelta, after: int, limit: int = 5000) -> tuple[int, int]:
+        """Delete up to `limit` runs that ended before the retention, ids above `after`; returns (how many, the
+        last id)."""
+        return await self.db.write("prune", lambda session: ticks.prune(session, older_than, after, limit))
+
+    async def prune_rest(self, older_than: timedelta) -> None:
+        await self.db.write("prune_rest", lambda session: ticks.prune_rest(session, older_than))
+
+    async def notify(self, queues: Sequence[str]) -> None:
+        """Nothing to do: a commit that adds to `ready` is itself the wake-up."""
+
+
+def _late_ticks(session: Session, limit: int) -> list[str]:
+    names: set[str] = set()
+    for queue, priority, tenant, _ in session.fetch("lanes", None, 1000):
+        names.update(row[0] for row in session.fetch("late_in_lane", session.now, queue, priority, tenant, limit))
+    return sorted(names)

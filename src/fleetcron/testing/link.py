@@ -1,0 +1,67 @@
+"""A role's way to the store: it notes when something will be due, and a crashed role's is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+from fleetcron.decide.misfire import Verdict
+from fleetcron.errors import StoreUnavailable
+from fleetcron.store.protocol import Claim, Done, Fire, Fired, Lane, Settled, Store
+from fleetcron.testing.clock import STEP, Timeline, VirtualClock
+
+
+class Link:
+    """The store, for one role. What it does not name here goes straight through.
+
+    `heads`: the first waiting run of each lane, as last seen. `judged`: how many judgements changed something. `timeline` gets the due
+    times of runs in this role's hands, `late` the instants at which unstarted ticks become misfires.
+    """
+
+    def __init__(self, store: Store, clock: VirtualClock, timeline: Timeline, late: Timeline) -> None:
+        self._store, self._clock, self._timeline, self._late = store, clock, timeline, late
+        self.heads: list[Lane] = []
+        self.judged = 0
+        self.cut = False
+
+    def __getattr__(self, name: str) -> Any:
+        return _gone if self.cut and name not in ("clock", "kind", "absence_is_proof") else getattr(self._store, name)
+
+    async def fire(self, shard: int, term: int, fires: Sequence[Fire], *, tzdata: str, until: datetime | None) -> Fired:
+        for fire in fires:
+            for tick in fire.ticks:
+                if tick.late_at is not None:
+                    self._late.add(tick.late_at + STEP)
+        return await self._store.fire(shard, term, fires, tzdata=tzdata, until=until)
+
+    async def judge(self, schedule: str, leased: Sequence[Any], *, lease: timedelta, **how: Any) -> Verdict | None:
+        verdict = await self._store.judge(schedule, leased, lease=lease, **how)
+        if verdict is not None and (verdict.keep or verdict.drop or verdict.fire or verdict.misses):
+            self.judged += 1
+            self._late.add(self._clock.now + lease + STEP)  # those that run after all are judged again if they do not start
+        return verdict
+
+    async def lanes(self, queues: Sequence[str] | None, limit: int = 1000) -> tuple[datetime, list[Lane]]:
+        now, self.heads = await self._store.lanes(queues, limit)
+        return now, self.heads
+
+    async def claim(self, worker: int, lanes: Sequence[Lane], **how: Any) -> Claim:
+        claim = await self._store.claim(worker, lanes, **how)
+        for run in claim.runs:
+            if run.due_at > self._clock.now:
+                self._timeline.add(run.due_at)
+        return claim
+
+    async def complete(self, worker: int, done: Sequence[Done]) -> set[int]:
+        return set() if self.cut else await self._store.complete(worker, done)
+
+    async def settle(self, worker: int, settled: Sequence[Settled]) -> set[int]:
+        return set() if self.cut else await self._store.settle(worker, settled)
+
+    async def listen(self, wake: Callable[[str], None]) -> None:
+        """Wake-ups only spare a look, and virtual time looks at every instant that counts."""
+
+
+async def _gone(*_: Any, **__: Any) -> NoReturn:
+    raise StoreUnavailable("this worker has crashed (VirtualFleet.crash_worker)")

@@ -1,0 +1,71 @@
+"""Lanes: what has something waiting."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fleetcron.store.protocol import Lane, Store
+from tests.conformance.kit import START, Clock, at, hand, insert, insert_one, new, second
+
+
+async def test_there_are_none_in_the_beginning(store: Store, clock: Clock) -> None:
+    clock.advance(7)
+    assert await store.lanes(None) == (at(7), [])
+    assert await store.lanes(["default"]) == (at(7), [])
+    assert await store.lanes([]) == (at(7), [])
+
+
+async def test_each_lane_comes_with_its_first_due_time(store: Store) -> None:
+    await insert(
+        store,
+        new(queue="b", delay=second(9)),
+        new(queue="b", delay=second(3)),
+        new(queue="b", tenant="acme", delay=second(5)),
+        new(queue="a", priority=9),
+        new(queue="a", priority=0, delay=second(1)),
+        new(queue="c", delay=timedelta(hours=1)),  # in the timetable: no lane yet
+    )
+    expected = [
+        Lane("a", 0, "", at(1)),
+        Lane("a", 9, "", START),
+        Lane("b", 5, "", at(3)),
+        Lane("b", 5, "acme", at(5)),
+    ]
+    assert await store.lanes(None) == (START, expected)
+    assert await store.lanes(["a", "b", "nothing"]) == (START, expected)
+    assert await store.lanes(["b"]) == (START, expected[2:])
+    assert await store.lanes([]) == (START, [])
+
+
+async def test_a_lane_goes_with_its_last_run(store: Store) -> None:
+    worker = await hand(store)
+    await insert(store, new(), new(delay=second(5)))
+    await worker.claim()
+    assert (await store.lanes(None))[1] == [Lane("default", 5, "", at(5))]
+    await worker.claim(ahead=10)
+    assert (await store.lanes(None))[1] == []
+
+
+async def test_a_queue_asked_for_twice_is_there_once(store: Store) -> None:
+    await insert_one(store)
+    assert len((await store.lanes(["default", "default"]))[1]) == 1
+
+
+async def test_the_lanes_of_other_queues_do_not_use_up_the_limit(store: Store) -> None:
+    """A worker for one queue must find its lanes however many tenants another queue has."""
+    await insert(store, *(new(queue="crowded", tenant=f"t{i:03}") for i in range(60)), new(queue="quiet"), new(queue="a"))
+    _, lanes = await store.lanes(["quiet", "a"], limit=50)
+    assert [lane.queue for lane in lanes] == ["a", "quiet"]
+
+
+async def test_the_limit_bounds_the_answer(store: Store) -> None:
+    await insert(store, *(new(tenant=f"t{i:02}") for i in range(60)))
+    _, lanes = await store.lanes(None, limit=50)
+    assert [lane.tenant for lane in lanes] == [f"t{i:02}" for i in range(50)]
+
+
+async def test_more_tenants_than_the_limit_hide_no_other_queue_and_no_other_priority(store: Store) -> None:
+    await insert(store, *(new(queue="a", tenant=f"t{i:02}") for i in range(60)), new(queue="a", priority=9), new(queue="b", priority=0))
+    _, lanes = await store.lanes(None, limit=50)
+    assert len(lanes) == 50
+    assert {(lane.queue, lane.priority) for lane in lanes} == {("a", 5), ("a", 9), ("b", 0)}

@@ -1,0 +1,202 @@
+"""Everything down, or a part of it, across ticks that were written ahead: what starts late, and what becomes of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from fleetcron import Cron, Every, Missed
+from fleetcron.testing import VirtualFleet
+from tests.reliability.support import NOON, Notebook, at, check_account, ticks
+
+# The outage: 12:00:30 to 12:10:20, so 12:01 to 12:10 do not start in time, and 12:01 is written before it.
+DOWN, UP, END = at(12, 0, 30), at(12, 10, 20), at(12, 13)
+FIRST, LAST = at(12, 1), at(12, 10)
+
+# (policy, options) → how many of the latest missed ticks start late. 12:10 is 20 s old when everything is up again.
+POLICIES: list[Any] = [
+    pytest.param("fire_all", {}, 10, id="fire_all"),
+    pytest.param("fire_all", {"misfire_grace": "5m"}, 10, id="fire_all-5m"),
+    pytest.param("fire_all", {"catchup_limit": 3}, 3, id="fire_all-3"),
+    pytest.param("fire_all", {"catchup_limit": 0}, 0, id="fire_all-0"),
+    pytest.param("fire_once", {}, 1, id="fire_once"),
+    pytest.param("fire_once", {"misfire_grace": 0}, 1, id="fire_once-0"),
+    pytest.param("fire_once", {"misfire_grace": "1h"}, 1, id="fire_once-1h"),
+    pytest.param("skip", {}, 1, id="skip"),
+    pytest.param("skip", {"misfire_grace": "10s"}, 0, id="skip-10s"),
+    pytest.param("skip", {"misfire_grace": 0}, 0, id="skip-0"),
+    pytest.param("skip", {"misfire_grace": "1h"}, 1, id="skip-1h"),
+]
+
+
+def crash(vf: VirtualFleet) -> None:
+    vf.crash_scheduler()
+    vf.crash_worker()
+
+
+def stop(vf: VirtualFleet) -> None:
+    vf.stop_worker()
+    vf.stop_scheduler()
+
+
+def start(vf: VirtualFleet) -> None:
+    vf.start_scheduler()
+    vf.start_worker()
+
+
+def start_worker_first(vf: VirtualFleet) -> None:
+    vf.start_worker()
+    vf.start_scheduler()
+
+
+def freeze(vf: VirtualFleet) -> None:
+    vf.freeze_scheduler()
+    vf.freeze_worker()
+
+
+def thaw(vf: VirtualFleet) -> None:
+    vf.thaw_worker()
+    vf.thaw_scheduler()
+
+
+def check_outage(book: Notebook, late: int, policy: str) -> None:
+    """`late` ticks of the outage start once it is over, the latest ones, oldest first; the others are missed; the rest is on time."""
+    named = ticks(book.trigger, NOON, END)
+    check_account(named, book.vf.runs, book.vf.misses)
+    assert [s.nominal_at for s in book.late()] == named[:10][10 - late :]
+    assert all(UP <= s.started_at <= at(12, 10, 30) for s in book.late()), "as soon as everything is up again"
+    assert [(s.nominal_at, s.started_at) for s in book.starts if not s.late] == [(t, t) for t in named[10:]]
+    told = [s.missed for s in book.late()]
+    if policy == "fire_all":
+        assert told == [None] * late
+    elif late:
+        assert told == [Missed(first=FIRST, last=at(12, 9), count=9)]
+    assert all(s.missed is None for s in book.starts if not s.late and (late or s.nominal_at != at(12, 11)))
+
+
+@pytest.mark.parametrize(("policy", "options", "late"), POLICIES)
+@pytest.mark.parametrize(
+    ("down", "up"),
+    [
+        pytest.param(stop, start, id="stopped"),
+        pytest.param(crash, start, id="crashed"),
+        pytest.param(crash, start_worker_first, id="crashed-worker-first"),
+        pytest.param(freeze, thaw, id="frozen"),
+    ],
+)
+async def test_everything_down(
+    store_url: str, policy: Any, options: Any, late: int, down: Callable[[VirtualFleet], None], up: Callable[[VirtualFleet], None]
+) -> None:
+    async with Notebook(store_url) as book:
+        book.trigger = await book.minutely(misfire=policy, **options)
+        await book.vf.advance(DOWN)
+        down(book.vf)
+        await book.vf.advance(UP)
+        assert book.starts == []
+        up(book.vf)
+        await book.vf.advance(END)
+        check_outage(book, late, policy)
+
+
+@pytest.mark.parametrize(("policy", "options", "late"), POLICIES)
+@pytest.mark.parametrize("how", ["stopped", "crashed", "frozen"])
+async def test_only_the_workers_down(store_url: str, policy: Any, options: Any, late: int, how: str) -> None:
+    """The leader judges meanwhile what nobody starts; the account is the same."""
+    async with Notebook(store_url) as book:
+        book.trigger = await book.minutely(misfire=policy, **options)
+        await book.vf.advance(DOWN)
+        {"stopped": book.vf.stop_worker, "crashed": book.vf.crash_worker, "frozen": book.vf.freeze_worker}[how]()
+        await book.vf.advance(UP)
+        assert book.starts == []
+        book.vf.thaw_worker() if how == "frozen" else book.vf.start_worker()
+        await book.vf.advance(END)
+        check_outage(book, late, policy)
+
+
+@pytest.mark.parametrize(("policy", "options", "late"), POLICIES)
+async def test_only_the_scheduler_down(store_url: str, policy: Any, options: Any, late: int) -> None:
+    """Ticks written ahead start on time without a leader; the others are judged when one is back."""
+    async with Notebook(store_url) as book:
+        await book.minutely(misfire=policy, **options)
+        await book.vf.advance(DOWN)
+        book.vf.crash_scheduler()
+        await book.vf.advance(UP)
+        assert [(s.nominal_at, s.started_at) for s in book.starts] == [(FIRST, FIRST)]
+        book.vf.start_scheduler()
+        await book.vf.advance(END)
+        named = ticks(Cron("* * * * *"), NOON, END)
+        check_account(named, book.vf.runs, book.vf.misses)
+        late = min(late, 9)
+        assert [s.nominal_at for s in book.late()] == named[1:10][9 - late :]
+        assert [(s.nominal_at, s.started_at) for s in book.starts if not s.late] == [(FIRST, FIRST), *((t, t) for t in named[10:])]
+        if policy != "fire_all" and late:
+            assert book.late()[0].missed == Missed(first=at(12, 2), last=at(12, 9), count=8)
+
+
+@pytest.mark.parametrize("policy", ["fire_all", "fire_once", "skip"])
+@pytest.mark.parametrize("away", [0, 30], ids=["same-instant", "30s"])
+async def test_a_worker_frozen_with_ticks_in_its_hands(store_url: str, policy: Any, away: float) -> None:
+    """A worker that has claimed a tick ahead of its time is suspended before it starts it, and wakes up long after: it starts nothing
+    under the session that it believes in; the tick is judged like any other late one."""
+    async with Notebook(store_url, ahead=2.0) as book:
+        trigger = await book.minutely(misfire=policy)
+        await book.vf.advance(at(12, 0, 59))  # 12:01 is claimed and waits on a timer
+        assert [run.state for run in await book.fleet.runs(until=at(12, 1, 30))] == ["scheduled"]
+        book.vf.freeze_worker()
+        await book.vf.advance(at(12, 4, 30))
+        assert book.starts == []
+        book.vf.thaw_worker()
+        await book.vf.advance(away)
+        await book.vf.advance(at(12, 6))
+        named = ticks(trigger, NOON, at(12, 6))
+        check_account(named, book.vf.runs, book.vf.misses)
+        late = {"fire_all": named[:4], "fire_once": [at(12, 4)], "skip": [at(12, 4)]}[policy]
+        assert [s.nominal_at for s in book.late()] == late
+        assert all(s.attempt == 1 for s in book.starts), "what had not started has cost no attempt"
+
+
+@pytest.mark.parametrize("policy", ["fire_all", "fire_once", "skip"])
+async def test_a_worker_frozen_while_another_one_works(store_url: str, policy: Any) -> None:
+    """What a frozen worker had claimed ahead is taken over within a lease; nothing is lost and nothing starts twice when it wakes."""
+    async with Notebook(store_url, ahead=2.0, lease="15s") as book:
+        trigger = await book.minutely(misfire=policy)
+        await book.vf.advance(at(12, 0, 59))
+        frozen = book.vf.freeze_worker()
+        book.vf.start_worker()
+        await book.vf.advance(at(12, 2, 30))
+        assert [s.nominal_at for s in book.starts] == [at(12, 1), at(12, 2)]
+        assert book.starts[0].started_at <= at(12, 1, 14.1), "a lease after the freeze at 12:00:59"
+        book.vf.thaw_worker(frozen.role)
+        await book.vf.advance(at(12, 5))
+        check_account(ticks(trigger, NOON, at(12, 5)), book.vf.runs, [])
+        assert book.vf.misses == []
+
+
+@pytest.mark.parametrize("policy", ["fire_once", "skip"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_an_outage_that_flaps(store_url: str, policy: Any, seed: int) -> None:
+    """Workers that come for an instant, many times in one outage of the leader's or not, whoever takes the first turn: at most one late
+    start each time anything is up, and the account is right."""
+    async with Notebook(store_url, seed=seed, workers=2) as book:
+        trigger = Every("20s")
+        await book.fleet.schedule("work", book.work, trigger, misfire=policy, misfire_grace="30s")
+        for round in range(4):
+            await book.vf.advance("70s")
+            book.vf.crash_worker()
+            book.vf.crash_worker()
+            if round % 2:
+                book.vf.crash_scheduler()
+            await book.vf.advance("95s")
+            before = len(book.late())
+            book.vf.start_worker()
+            book.vf.start_worker()
+            await book.vf.advance(0)
+            if round % 2:
+                book.vf.start_scheduler()
+            await book.vf.advance("1s")
+            assert len(book.late()) - before <= 1
+        await book.vf.advance("1m")
+        check_account(ticks(trigger, NOON, book.vf.now), book.vf.runs, book.vf.misses)

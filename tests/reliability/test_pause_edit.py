@@ -1,0 +1,202 @@
+"""The cases of the class pause-edit (reliability.md), by id."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fleetcron import Cron, Every, Once
+from fleetcron.decide.ticks import plan
+from fleetcron.scheduler.ticker import horizon
+from fleetcron.store.protocol import Fire, Tick
+from tests.reliability.support import NOON, Notebook, at, check_account, ticks
+
+POLICIES = ["fire_all", "fire_once", "skip"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("workers", [1, 0], ids=["up", "workers-down"])
+async def test_C12_resuming_fires_nothing_of_the_pause(store_url: str, policy: Any, workers: int) -> None:
+    async with Notebook(store_url, workers=workers) as book:
+        await book.fleet.schedule("work", book.work, Every("5s"), misfire=policy)
+        await book.vf.advance("20s")
+        before = len(book.starts)
+        await book.fleet.pause("work")
+        await book.vf.advance("22s")
+        assert len(book.starts) == before
+        await book.fleet.resume("work")
+        await book.vf.advance(0)
+        assert len(book.starts) == before
+        if not workers:
+            book.vf.start_worker()
+        await book.vf.advance("8s")
+        assert [s.started_at for s in book.starts[before:]] == [at(12, 0, 45), at(12, 0, 50)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "edited", "expected"),
+    [
+        # 2026-03-10 is a Tuesday; the last run was Tuesday 21:00, the edit is on Friday 02:10.
+        ("0 21 * * tue,fri", "0 23 * * wed,sun", at(2, 10, day=13), at(23, day=15)),
+        ("0 23 * * *", "0 5 * * *", at(12, day=13), at(5, day=14)),
+    ],
+)
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_C13_an_edit_starts_nothing(store_url: str, policy: Any, old: str, new: str, edited: datetime, expected: datetime) -> None:
+    async with Notebook(store_url) as book:
+        await book.fleet.schedule("work", book.work, Cron(old), misfire=policy)
+        await book.vf.advance(edited)
+        before = len(book.starts)
+        assert before >= 1
+        await book.fleet.schedule("work", book.work, Cron(new), misfire=policy)
+        await book.vf.advance("1m")
+        assert len(book.starts) == before
+        assert (await book.fleet.upcoming("work", 1)) == [expected]
+        await book.vf.advance(expected + timedelta(hours=3))
+        assert [s.started_at for s in book.starts[before:]] == [expected]
+        assert book.vf.misses == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_C15_a_schedule_that_was_paused_for_days_runs_again(store_url: str, policy: Any) -> None:
+    async with Notebook(store_url) as book:
+        await book.fleet.schedule("work", book.work, Cron("*/5 * * * *"), misfire=policy)
+        await book.vf.advance("12m")
+        await book.fleet.pause("work")
+        await book.vf.advance("3d")
+        await book.fleet.resume("work")
+        await book.vf.advance("4m")
+        assert book.nominals() == [at(12, 5), at(12, 10), at(12, 15, day=13)]
+        assert book.vf.misses == []
+
+
+async def test_C16_an_edit_keeps_instants_apart_from_wall_clocks(store_url: str) -> None:
+    """Server in Shanghai: the next run after an edit at 10:02 local is at 10:05 local."""
+    local = datetime(2026, 3, 10, 2, 2, tzinfo=UTC)  # 10:02 in Shanghai
+    async with Notebook(store_url, now=local - timedelta(minutes=10)) as book:
+        await book.fleet.schedule("work", book.work, Cron("*/5 * * * *", tz="Asia/Shanghai"), misfire="skip")
+        await book.vf.advance(local)
+        await book.fleet.schedule("work", book.work, Cron("*/5 * * * *", tz="Asia/Shanghai"), misfire="skip", priority=3)
+        before = len(book.starts)
+        await book.vf.advance("4m")
+        assert [s.started_at for s in book.starts[before:]] == [datetime(2026, 3, 10, 2, 5, tzinfo=UTC)]
+        (schedule,) = await book.fleet.schedules()
+        for moment in (schedule.next_at, schedule.prev_at, *(r.due_at for r in book.vf.runs), *(r.nominal_at for r in book.vf.runs)):
+            assert moment is not None and moment.utcoffset() == timedelta(0)
+        with pytest.raises(TypeError, match="naive"):
+            await book.fleet.schedule("work", book.work, Every("5m"), misfire="skip", start=datetime(2026, 3, 10))  # noqa: DTZ001
+        with pytest.raises(TypeError, match="aware"):
+            await book.fleet.resume("work", at=datetime(2026, 3, 10))  # noqa: DTZ001
+
+
+async def edit(book: Notebook) -> None:
+    await book.fleet.schedule("work", book.work, Cron("0 12 * * *"), misfire="fire_all")
+
+
+CHANGES: dict[str, Callable[[Notebook], Awaitable[Any]]] = {
+    "edit": edit,
+    "pause": lambda book: book.fleet.pause("work"),
+    "remove": lambda book: book.fleet.unschedule("work"),
+    "pause-and-resume": lambda book: _pause_and_resume(book),
+}
+
+
+async def _pause_and_resume(book: Notebook) -> None:
+    await book.fleet.pause("work")
+    await book.fleet.resume("work")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_C18_a_change_between_the_leaders_read_and_its_write(store_url: str, change: str) -> None:
+    """The leader's write names the revision that it read: of the old definition nothing is written any more."""
+    async with Notebook(store_url) as book:
+        await book.minutely(misfire="fire_all")
+        await book.vf.advance("10s")
+        store = book.fleet.store
+        (leader,) = await book.fleet.leaders()
+        now = await store.now()
+        until = horizon(now) + timedelta(minutes=5)
+        (read,) = await store.due_schedules(0, until, 10)
+        planned = plan(read, now, until, timedelta(seconds=15))
+        assert planned.ticks
+        await CHANGES[change](book)
+        assert read.next_at is not None
+        fire = Fire(
+            schedule_id=read.id,
+            revision=read.revision,
+            old_next=read.next_at,
+            new_next=planned.new_next,
+            ticks=[Tick(*tick) for tick in planned.ticks],
+        )
+        fired = await store.fire(0, leader.term, [fire], tzdata="x", until=None)
+        assert (fired.led, fired.runs, fired.advanced) == (True, 0, [])
+        await book.vf.advance(until)
+        ran = book.nominals()
+        assert len(ran) == len(set(ran))
+        assert ran == ([] if change != "pause-and-resume" else ticks(Cron("* * * * *"), NOON, until))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("late", [False, True], ids=["on-time", "workers-down"])
+async def test_C18_a_change_takes_back_what_was_written_ahead(store_url: str, change: str, late: bool) -> None:
+    async with Notebook(store_url, workers=int(not late)) as book:
+        await book.minutely(misfire="fire_all")
+        await book.vf.advance("2m30s")
+        before = len(book.starts)
+        await CHANGES[change](book)
+        if late:
+            book.vf.start_worker()
+        await book.vf.advance("1m")
+        again = change == "pause-and-resume"
+        assert [s.started_at for s in book.starts[before:]] == ([at(12, 3)] if again else [])
+        named = ticks(Cron("* * * * *"), NOON, at(12, 3) if again else at(12, 2))
+        check_account(named, book.vf.runs, book.vf.misses)
+        if late:
+            reason = {"edit": "edited", "remove": "schedule removed"}.get(change, "paused")
+            assert [(m.first, m.last, m.count, m.reason) for m in book.vf.misses] == [(at(12, 1), at(12, 2), 2, reason)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_C19_a_pause_may_say_when_it_ends(store_url: str, policy: Any) -> None:
+    async with Notebook(store_url) as book:
+        await book.fleet.schedule("work", book.work, Cron("*/10 * * * *"), misfire=policy)
+        await book.vf.advance("1m")
+        for _ in range(2):
+            await book.fleet.pause("work")
+        await book.vf.advance("1h")
+        for _ in range(2):
+            await book.fleet.resume("work", at=at(15))
+        await book.vf.advance(at(15, 15))
+        assert book.nominals() == [at(15), at(15, 10)], "from that instant on, which itself counts"
+        assert book.vf.misses == []
+
+
+@pytest.mark.parametrize("offset", [-3.0, -1.0, -0.001, 0.0, 0.001])
+@pytest.mark.parametrize("ahead", [0.0, 2.0])
+async def test_C19_a_pause_at_any_moment_of_a_tick(store_url: str, offset: float, ahead: float) -> None:
+    """Just before, at, and just after the instant, with the tick claimed ahead of its time or not: it runs once or not at all, and the
+    ones after it do not run."""
+    async with Notebook(store_url, ahead=ahead, now=at(11, 58)) as book:
+        await book.minutely(misfire="fire_all")
+        await book.vf.advance(NOON + timedelta(seconds=offset))
+        await book.fleet.pause("work")
+        await book.vf.advance("5m")
+        taken = offset >= 0 or offset > -ahead  # it had started, or a worker had it in hand
+        assert book.nominals() == [at(11, 59), *([NOON] if taken else [])]
+
+
+@pytest.mark.parametrize("at_pause", [True, False], ids=["before", "after"])
+async def test_a_one_shot_survives_its_pause(store_url: str, at_pause: bool) -> None:
+    """Paused across its instant it runs at the resume, once; it is not lost, as its instant does not come again."""
+    async with Notebook(store_url) as book:
+        await book.fleet.schedule("work", book.work, Once(at(12, 1)))
+        await book.vf.advance("30s")  # it is written ahead
+        await book.fleet.pause("work")
+        await book.vf.advance("10s" if at_pause else "5m")
+        assert book.starts == []
+        await book.fleet.resume("work")
+        await book.vf.advance("5m")
+        assert [s.started_at for s in book.starts] == [at(12, 1) if at_pause else at(12, 5, 30)]
