@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from fleetcron.store.factory import make_store
 from fleetcron.store.protocol import Store
 from tests.conformance.kit import Clock, broken, job
+from tests.conformance.reset import Reused
+from tests.support import postgres
 
 OpenStore = Callable[..., Awaitable[Store]]
+
+
+@pytest.fixture(scope="session")
+def reused() -> Reused:
+    """The PostgreSQL databases that these tests use one after the other."""
+    return Reused()
+
+
+@pytest.fixture
+def clean_pg_url(servers: postgres.Servers, pg_version: int, reused: Reused) -> Iterator[str]:
+    """A PostgreSQL database with an empty schema, as new. Tests that change the database itself ask for `pg_url`."""
+    yield reused.url(servers, pg_version)
+    reused.reset(pg_version)
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest, servers: postgres.Servers, tmp_path: Path, reused: Reused) -> Iterator[str]:
+    """The suite's parameter, as everywhere: an empty database of either kind."""
+    kind: str = request.param
+    if kind == "sqlite":
+        yield f"sqlite:///{tmp_path / 'fleet.db'}"
+        return
+    version = int(kind.removeprefix("postgres") or postgres.default_version())
+    if not postgres.available(version):
+        pytest.skip(f"PostgreSQL {version} is not on this machine (scripts/install-services.sh, make setup)")
+    yield reused.url(servers, version)
+    reused.reset(version)
 
 
 @pytest.fixture
@@ -49,9 +79,9 @@ async def store(open_store: OpenStore) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def open_pg(pg_url: str, clock: Clock) -> AsyncIterator[OpenStore]:
+async def open_pg(clean_pg_url: str, clock: Clock) -> AsyncIterator[OpenStore]:
     """`open_store` for tests of what only PostgreSQL has."""
-    async for opener in _opener(pg_url, clock):
+    async for opener in _opener(clean_pg_url, clock):
         yield opener
 
 

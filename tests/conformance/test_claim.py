@@ -209,14 +209,15 @@ async def test_claims_by_eight_at_once_take_two_thousand_runs_once(store: Store,
     assert await look(store, "SELECT state, count(*) FROM run GROUP BY state") == [("succeeded", 2000)]
 
 
-async def test_a_claim_that_races_the_rescue_of_its_session_keeps_nothing(store: Store, open_store: OpenStore) -> None:
-    """Either the claim came first and its runs are rescued with the others, or it finds no session."""
-    rescuer = await open_store()
+@pytest.mark.parametrize("end", ["rescue", "stop"])
+async def test_a_claim_that_races_the_end_of_its_session_keeps_nothing(store: Store, open_store: OpenStore, end: str) -> None:
+    """Either the claim came first and its runs go back with the others, or it finds no session."""
+    other = await open_store()
     for _ in range(30):
         await insert(store, new(), new(), new())
         worker = await hand(store)
-        _, rescued = await asyncio.gather(worker.claim(), rescuer.rescue([worker.id], expired=False))
-        assert rescued.workers == [worker.id]
+        ended = other.rescue([worker.id], expired=False) if end == "rescue" else other.stop_worker(worker.id)
+        await asyncio.gather(worker.claim(), ended)
         assert await look(store, "SELECT count(*) FROM lease") == [(0,)]
         assert (await worker.beat(LEASE)).alive is False
 

@@ -123,8 +123,26 @@ async def test_what_waits_for_its_turn_is_withdrawn_too(store: Store, clock: Clo
         case "remove":
             await store.remove_schedule("tick", "ann")
     assert [await state(store, i) for i in ids] == ["running", "missed"]
+    # ... and so are those that no leader has written yet.
+    assert [(m.first, m.last, m.count) for m in await store.misses("tick")] == [(at(180), at(1920), 30), (at(120), at(120), 1)]
+
+
+@pytest.mark.parametrize("change", ["edit", "pause", "remove"])
+async def test_ticks_that_nobody_had_written_are_recorded(store: Store, clock: Clock, change: str) -> None:
+    """They were due under the old definition, and do not run under the new one: no silent miss."""
+    await put(store, schedule(trigger=Every(60)))
+    clock.advance(600)
+    match change:
+        case "edit":
+            await put(store, schedule(trigger=Every(3600)))
+        case "pause":
+            await store.pause_schedule("tick", "ann")
+            await store.pause_schedule("tick", "ann")
+            await resume(store)
+        case "remove":
+            await store.remove_schedule("tick", "ann")
     (miss,) = await store.misses("tick")
-    assert (miss.first, miss.count) == (at(120), 1)
+    assert (miss.first, miss.last, miss.count) == (at(60), at(600), 10)
 
 
 # One-shots

@@ -22,6 +22,7 @@ EVERY = 2
 GRACE = 3.0
 DOWN = 9.0
 LEASE = 3.0
+AHEAD = 2.0  # seconds that a worker claims ahead
 AFTER = LEASE + 6  # what a dead worker held comes back when the database has been watched for a lease time
 POLICIES = ["fire_all", "fire_once", "skip"]
 
@@ -52,17 +53,20 @@ def settled(url: str, log: Path, policy: str, down: tuple[float, float], until: 
     missed = {t for t in named for m in misses if m.first.timestamp() <= t <= m.last.timestamp() and t not in starts}
     ran = [t for t in named if t in starts]
     assert sorted(missed | set(ran)) == named, "a tick of the outage left neither a run nor a miss record"
-    assert all(len(s) == 1 for s in starts.values()), "a tick started twice"
+    # One that had just started when its process was stopped may not have been noted as started: it is run again, at least once.
+    assert all(len(s) == 1 for s in starts.values() if min(s) > down[0] + 0.2), "a tick started twice"
     late = [t for t in ran if starts[t][0] - t > GRACE]
     match policy:
         case "fire_all":
             assert ran == named
-            order = sorted(late, key=lambda t: starts[t][0])
-            assert order == sorted(late) or len({round(starts[t][0], 1) for t in late}) == 1, "not oldest first"
+            waited = [t for t in late if t > down[0] + AHEAD]  # what the dead worker held comes back by rescue, later
+            begun = [round(starts[t][0], 1) for t in sorted(waited)]
+            assert begun == sorted(begun), "not oldest first"
         case "fire_once":
             assert len(late) <= 1, f"{len(late)} late runs under fire_once"
             assert len(ran) <= 2
-            assert sum(told.values()) == sum(m.count for m in misses), "the run was not told what was judged away for it"
+            held = AHEAD / EVERY + 1  # judged after the run had started: the next late run is told
+            assert 0 <= sum(m.count for m in misses) - sum(told.values()) <= held, "the run was not told what was judged away for it"
         case "skip":
             assert not late, f"later than its grace under skip: {[(t, starts[t]) for t in late]}"
             assert len(ran) <= 2

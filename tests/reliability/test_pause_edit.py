@@ -200,3 +200,52 @@ async def test_a_one_shot_survives_its_pause(store_url: str, at_pause: bool) -> 
         await book.fleet.resume("work")
         await book.vf.advance("5m")
         assert [s.started_at for s in book.starts] == [at(12, 1) if at_pause else at(12, 5, 30)]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_a_change_while_no_leader_lives_records_what_was_due(store_url: str, policy: Any, change: str) -> None:
+    """Ticks that came due before the change and that nobody had even written are not lost in silence either."""
+    async with Notebook(store_url) as book:
+        trigger = await book.minutely(misfire=policy)
+        await book.vf.advance("30s")
+        book.vf.stop_scheduler()
+        await book.vf.advance(at(12, 10, 30))
+        await CHANGES[change](book)
+        await book.vf.advance("3m")  # a pause is no outage: its time is not counted
+        book.vf.start_scheduler()
+        await book.vf.advance("30s")
+        again = change == "pause-and-resume"
+        named = ticks(trigger, NOON, book.vf.now if again else at(12, 10, 30))
+        check_account(named, book.vf.runs, book.vf.misses)
+        reason = {"edit": "edited", "remove": "schedule removed"}.get(change, "paused")
+        assert [(m.first, m.last, m.count) for m in book.vf.misses if m.reason == reason] == [(at(12, 2), at(12, 10), 9)]
+
+
+@pytest.mark.parametrize("change", ["pause-and-resume", "same-again"])
+async def test_a_one_shot_that_no_leader_has_written_yet_is_not_lost(store_url: str, change: str) -> None:
+    async with Notebook(store_url, schedulers=0) as book:
+        await book.fleet.schedule("work", book.work, Once(at(12, 1)))
+        await book.vf.advance("5m")
+        if change == "same-again":
+            await book.fleet.schedule("work", book.work, Once(at(12, 1)), priority=3)
+        else:
+            await _pause_and_resume(book)
+        book.vf.start_scheduler()
+        await book.vf.advance("5m")
+        assert [(s.nominal_at, s.started_at) for s in book.starts] == [(at(12, 1), at(12, 5))]
+        assert book.vf.misses == []
+
+
+async def test_editing_a_paused_schedule_counts_nothing_of_the_pause(store_url: str) -> None:
+    async with Notebook(store_url) as book:
+        await book.minutely(misfire="fire_all")
+        await book.vf.advance("90s")
+        await book.fleet.pause("work")
+        await book.vf.advance("1h")
+        await book.fleet.schedule("work", book.work, Cron("*/2 * * * *"), misfire="fire_all", paused=True)
+        await book.vf.advance("1h")
+        await book.fleet.schedule("work", book.work, Cron("*/10 * * * *"), misfire="fire_all")
+        await book.vf.advance("10m")
+        assert book.nominals() == [at(12, 1), at(14, 10)]
+        assert book.vf.misses == []

@@ -91,8 +91,11 @@ class Crew:
         """Until `stop`, and until all of them have ended. `ready` is called once, when each has been ready."""
         self._on_ready = ready
         keepers = [asyncio.create_task(self._keep(number)) for number in range(self._count)]
+        stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await self._stopping.wait()
+            # A keeper that ends before that has met a fault: then the whole node ends, in order and with the fault.
+            await asyncio.wait([stopping, *keepers], return_when=asyncio.FIRST_COMPLETED)
+            self.stop()
             _, left = await asyncio.wait(keepers, timeout=self._patience)
             if left:
                 log.error("%d worker processes did not end in %gs: killing them", len(left), self._patience)
@@ -100,6 +103,7 @@ class Crew:
             await asyncio.gather(*keepers)
         finally:
             self.kill()
+            stopping.cancel()
 
     def stop(self) -> None:
         """Have them drain, and `run` return when they have ended."""
@@ -122,11 +126,15 @@ class Crew:
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             began = monotonic()
-            pid, code = await self._one(number)
+            try:
+                pid, code = await self._one(number)
+                what = f"worker process {pid} ended ({_cause(code)})"
+            except OSError as error:  # no more processes, no memory: it may pass
+                what = f"a worker process could not be started ({error})"
             if self._stopping.is_set():
                 return
             pause = FIRST_PAUSE if monotonic() - began > SETTLED else pause
-            log.warning("worker process %d ended (%s); another one starts in %gs", pid, _cause(code), pause)
+            log.warning("%s; another one starts in %gs", what, pause)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(pause * 2, LONGEST_PAUSE)

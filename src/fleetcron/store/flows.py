@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from fleetcron.decide.bounds import bounded_count, bounded_latest, bounded_next
 from fleetcron.decide.misfire import Facts, MissRange, Pending, Verdict
 from fleetcron.decide.overlap import overlap
 from fleetcron.errors import StoreError
@@ -46,7 +47,7 @@ async def put_schedule(tx: Tx, new: Schedule, who: str, first: FirstFn) -> str:
         next_at = prev_at = None  # it has had its run
         if new.trigger.next(now) is not None:
             next_at = first(new, now)  # written ahead, not started: withdrawn below and written anew
-    await _withdraw(tx, old, "edited")
+    await _withdraw(tx, old, "edited", unwritten=not (one_shot(new) and old.trigger == new.trigger))
     await tx.update_schedule(old, new, next_at, prev_at)
     await tx.audit(who, "edit schedule", new.name)
     return "edited"
@@ -69,9 +70,11 @@ async def pause_schedule(tx: Tx, name: str, who: str) -> bool:
     if old is None:
         return False
     if not old.paused:
-        await _withdraw(tx, old, "paused")
-        # A one-shot that was written ahead is withdrawn here, and must find its instant again.
-        await tx.pause_schedule(old.id, True, old.trigger.next(await tx.now()) if one_shot(old) else old.next_at)
+        await _withdraw(tx, old, "paused", unwritten=not one_shot(old))
+        next_at = old.next_at
+        if one_shot(old) and next_at is None:
+            next_at = old.trigger.next(await tx.now())  # written ahead, not started: withdrawn above, it must find its instant again
+        await tx.pause_schedule(old.id, True, next_at)
         await tx.audit(who, "pause schedule", name)
     return True
 
@@ -106,17 +109,27 @@ async def retick(tx: Tx, name: str, leader: tuple[int, int], tzdata: str, first:
     return True
 
 
-async def _withdraw(tx: Tx, old: Schedule, reason: str) -> None:
-    since = await _since(tx, old, await tx.now())
-    due = await tx.withdraw(old, since, reason)
-    if due:
-        await tx.miss(old.name, old.misfire or "", [MissRange(first=due[0], last=due[-1], count=len(due), reason=reason)])
+async def _withdraw(tx: Tx, old: Schedule, reason: str, *, unwritten: bool = True) -> None:
+    """Take back what has not started. What had come due is recorded as missed, also (`unwritten`) the ticks that no leader has written yet."""
+    now = await tx.now()
+    due = await tx.withdraw(old, await _since(tx, old, now), reason)
+    ranges = [MissRange(first=due[0], last=due[-1], count=len(due), reason=reason)] if due else []
+    if unwritten and not old.paused and old.error is None and old.next_at is not None and old.next_at <= now:
+        first, last = bounded_next(old, old.next_at - _TICK), bounded_latest(old, now)
+        if first is not None and last is not None and first <= last:
+            ranges.append(MissRange(first=first, last=last, count=bounded_count(old, first - _TICK, last), reason=reason))
+    await tx.miss(old.name, old.misfire or "", ranges)
 
 
 async def _since(tx: Tx, schedule: Schedule, now: datetime) -> datetime:
-    """No unstarted tick of the schedule in `ready` or `timetable` is older: due is nominal plus at most the jitter."""
+    """No unstarted tick of the schedule in `ready` or `timetable` is older: due is nominal plus at most the jitter, but for `let_run`."""
     first = await tx.first_due(schedule)
     return (min(first, now) if first is not None else now) - schedule.jitter
+
+
+def let_run(schedule: Schedule) -> tuple[datetime | None, int]:
+    """Where the ticks are that a judgement let run though they were late: among the last so many up to that instant."""
+    return schedule.judged_until, schedule.catchup_limit if schedule.misfire == "fire_all" else 1
 
 
 async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> list[Inserted]:
@@ -215,11 +228,15 @@ async def judge(
     schedule = await tx.lock_schedule(name)
     if schedule is None:
         if worker is not None and leased:
-            await tx.drop_leased(worker, leased, "schedule removed")
-            await tx.miss(name, "", [MissRange(first=r.nominal_at, last=r.nominal_at, count=1, reason="schedule removed") for r in leased if r.nominal_at])
+            gone = await tx.drop_leased(worker, leased, "schedule removed")
+            ticks = [r.nominal_at for r in leased if r.nominal_at is not None and r.run_id in gone]
+            await tx.miss(name, "", [MissRange(first=tick, last=tick, count=1, reason="schedule removed") for tick in ticks])
         return None, []
     now = await tx.now()
     waiting = await tx.unstarted(schedule, await _since(tx, schedule, now))
+    if worker is not None:
+        held = await tx.held(worker, leased)
+        leased = [r for r in leased if r.run_id in held]  # the others are judged by whoever holds them now
     pending = [Pending(run_id=i, nominal_at=at, missed=missed) for i, at, missed in waiting]
     pending += [Pending(run_id=r.run_id, nominal_at=r.nominal_at, missed=r.missed) for r in leased if r.nominal_at is not None]
     pending.sort(key=lambda p: p.nominal_at)
@@ -241,8 +258,8 @@ async def judge(
             kept[latest], owed = _merge(owed, kept[latest]), None
         else:
             dropped = set(verdict.drop)
-            for gone in [p.missed for p in pending if p.run_id in dropped] + [Missed(first=m.first, last=m.last, count=m.count) for m in misses]:
-                owed = _merge(owed, gone)
+            for told in [p.missed for p in pending if p.run_id in dropped] + [Missed(first=m.first, last=m.last, count=m.count) for m in misses]:
+                owed = _merge(owed, told)
     await tx.keep_ticks(list(kept.items()), lease)
     queues: list[str] = []
     next_at, prev_at = schedule.next_at, None

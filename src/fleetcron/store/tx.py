@@ -52,7 +52,7 @@ class Tx(Protocol):
     async def delete_schedule(self, schedule_id: int) -> None: ...
 
     async def withdraw(self, schedule: Schedule, since: datetime, reason: str) -> list[datetime]:
-        """Take back unstarted ticks with nominal_at ≥ since. Future ones vanish; due ones become `missed` and are returned, in order."""
+        """Take back unstarted ticks with nominal_at ≥ since, and older ones that a judgement let run (`flows.let_run`). Future ones vanish; due ones become `missed` and are returned, in order."""
         ...
 
     async def first_due(self, schedule: Schedule) -> datetime | None:
@@ -60,11 +60,16 @@ class Tx(Protocol):
         ...
 
     async def unstarted(self, schedule: Schedule, since: datetime) -> list[tuple[int, datetime, Missed | None]]:
-        """(run id, nominal_at, missed) of ticks that wait in `ready`, since ≤ nominal_at ≤ now, never tried, each locked."""
+        """(run id, nominal_at, missed) of ticks that wait in `ready` and can be misfires, each locked: since ≤ nominal_at ≤ now, and older
+        ones that a judgement let run (`flows.let_run`)."""
         ...
 
     async def drop_ticks(self, run_ids: Sequence[int], reason: str) -> None:
         """Waiting ticks judged away: out of `ready`, state missed."""
+        ...
+
+    async def held(self, worker: int, leased: Sequence[Claimed]) -> set[int]:
+        """Those of these leases that the worker still holds; they stay its own until the transaction ends."""
         ...
 
     async def drop_leased(self, worker: int, leased: Sequence[Claimed], reason: str) -> list[int]:

@@ -71,7 +71,7 @@ class VirtualFleet:
     the end of each `advance`; a run's `attempts` come with `await run.refresh()`.
 
     It starts with one worker and one scheduler. Changes (`crash_worker()` …) hold from the present instant on, also when a handler makes
-    them; what they return may be awaited. Without an argument they mean the role that was started last.
+    them; what they return may be awaited. Without an argument they mean the worker whose handler says so, else the role started last.
 
     Not virtual: handler timeouts and wait(timeout=…), which are real time, and the pruning of old runs, which does not take place.
     """
@@ -111,6 +111,11 @@ class VirtualFleet:
     def now(self) -> datetime:
         """The virtual time, UTC."""
         return self._clock.now
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        """The same as a function: `other.use_clock(vf.clock)` puts another fleet on the same database on this clock."""
+        return self._clock
 
     async def __aenter__(self) -> VirtualFleet:
         self._fleet.use_clock(self._clock)
@@ -210,10 +215,13 @@ class VirtualFleet:
         scheduler.thaw()
         return self._change(scheduler, _nothing)
 
-    def start_worker(self, *, slots: int | None = None, queues: tuple[str, ...] | None = None) -> Change[VirtualWorker]:
-        """Start one more worker, for all queues or some."""
+    def start_worker(
+        self, *, slots: int | None = None, queues: tuple[str, ...] | None = None, app: Fleet | None = None
+    ) -> Change[VirtualWorker]:
+        """Start one more worker, for all queues or some. `app`: another version of the app, whose jobs it has instead."""
         info = node_info(NodeOptions(roles=("worker",), slots=slots or self._slots, queues=queues))
-        worker = VirtualWorker(self._world, info, slots=slots or self._slots, queues=queues, ahead=self._ahead, patience=self._patience)
+        entries = (app or self._fleet).entries()
+        worker = VirtualWorker(self._world, info, entries, slots=info.slots, queues=queues, ahead=self._ahead, patience=self._patience)
         self._workers.append(worker)
         return self._change(worker, worker.start)
 
@@ -241,7 +249,7 @@ class VirtualFleet:
         return self._change(worker, _nothing)
 
     def _leave(self, roles: list[T], role: T | None) -> T:
-        role = _pick(roles, role, frozen=None)
+        role = _pick(roles, role, frozen=None)  # also a frozen one can be killed
         roles.remove(role)
         role.alive = False
         return role
@@ -348,7 +356,8 @@ class VirtualFleet:
 def _pick(roles: list[T], role: T | None, *, frozen: bool | None) -> T:
     candidates = [r for r in roles if frozen is None or r.frozen is frozen]
     if role is None and candidates:
-        return candidates[-1]
+        mine = CURRENT.get(None)
+        return next((r for r in candidates if r is mine), candidates[-1])
     if role is None or role not in candidates:
         raise FleetcronError(f"there is no {'such role' if role is not None else 'role'} to do that to: none is {'frozen' if frozen else 'running'}")
     return role

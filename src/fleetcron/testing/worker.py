@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, cast
@@ -19,6 +19,7 @@ from fleetcron.store.protocol import Store, WorkerInfo
 from fleetcron.testing.clock import VirtualClock
 from fleetcron.testing.link import Link
 from fleetcron.testing.world import World
+from fleetcron.worker.entry import Entry
 from fleetcron.worker.heartbeat import Heartbeat
 from fleetcron.worker.lease import Lease
 from fleetcron.worker.worker import Worker, WorkerOptions
@@ -94,7 +95,17 @@ class VirtualHeartbeat(Heartbeat):
 class VirtualWorker:
     """One worker. `step` does everything that is to be done at the present instant."""
 
-    def __init__(self, world: World, info: WorkerInfo, *, slots: int, queues: tuple[str, ...] | None, ahead: float, patience: float) -> None:
+    def __init__(
+        self,
+        world: World,
+        info: WorkerInfo,
+        entries: Sequence[Entry],
+        *,
+        slots: int,
+        queues: tuple[str, ...] | None,
+        ahead: float,
+        patience: float,
+    ) -> None:
         self._world, self._look_ahead, self._patience = world, ahead, patience
         o = world.fleet.options
         self.link = Link(world.fleet.store, world.clock, world.timeline, world.late)
@@ -107,7 +118,7 @@ class VirtualWorker:
         context.run(CURRENT.set, self)  # the runner's slots inherit it
         heartbeat = partial(VirtualHeartbeat, world=world, store=world.fleet.store)
         self.worker: Worker = context.run(
-            partial(Worker, store, lambda: world.fleet.store, info, world.fleet.entries(), options, heartbeat=heartbeat)
+            partial(Worker, store, lambda: world.fleet.store, info, entries, options, heartbeat=heartbeat)
         )
         assert isinstance(self.worker.heartbeat, VirtualHeartbeat)
         self.heartbeat = self.worker.heartbeat

@@ -60,7 +60,7 @@ class StoreServices:
         def result() -> str | None:
             return None if context.result is None else encode_result(context.result, max_bytes=self._max_result)
 
-        async with self._store.transaction(held.lease.worker, run.run_id, run.fence, started_at, result) as connection:
+        async with self._store.transaction(held.lease.worker, held.claimed, started_at, result) as connection:
             yield connection
         held.stop = "committed"
 

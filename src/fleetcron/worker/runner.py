@@ -212,7 +212,7 @@ class Runner:
         if error is None and held.stop != "committed":
             # Also when it was being stopped and ended by itself first: the work is done. If the lease is gone, this does not win.
             text = None if result is None else encode_result(result, max_bytes=self._max_result)
-            self._completer.done(held.lease.worker, Done(run.run_id, run.fence, started_at, text, run.key is not None))
+            self._completer.done(held.lease.worker, Done(run.run_id, run.fence, started_at, text, run.key is not None, run.attempt))
         else:
             self._close(held, error, started_at, interrupted=interrupted)
         if len(self._ready) <= self.low_water:

@@ -1,4 +1,4 @@
-"""The program, run as people run it: a process of its own, in a folder of its own. And, to look at what it did, in ours."""
+"""The program, run as people run it: a process of its own, in a folder of its own; in ours, to look at what it did."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from fleetcron.cli import main
 
-APP = '''
+APP = """
 import asyncio, os, time
 from pathlib import Path
 from fleetcron import Context, Fleet, Retry
@@ -48,7 +48,7 @@ async def block(seconds: float):
 async def step(ctx: Context):
     await ctx.progress(3, 10, "three of ten")
     await asyncio.sleep(60)
-'''
+"""
 
 
 def until(found: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
@@ -130,6 +130,14 @@ class Node:
     def await_ready(self) -> None:
         until(lambda: self.out.endswith("\n") or self.process.poll() is not None, "the node is ready")
         assert self.process.poll() is None, self.err
+
+    def has_started(self, name: str) -> bool:
+        """Is a program of this name among its descendants?"""
+        return any(name in child.name() for child in self.descendants())
+
+    def is_gone(self) -> bool:
+        """Is nothing left of what it started?"""
+        return not self.descendants()
 
     def descendants(self) -> set[psutil.Process]:
         """Every process that it started, now."""

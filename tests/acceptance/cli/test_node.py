@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import time
 
 import pytest
@@ -18,8 +19,8 @@ def test_it_says_what_it_is_and_lists_itself(program: Program) -> None:
         assert ready["roles"] == ["scheduler", "worker"]
         [listed] = program.json("node", "list")
         assert set(listed) == {
-            "node", "host", "pid", "worker_pids", "roles", "queues", "slots", "running", "version", "tzdata", "started_at",
-            "heartbeat_at",
+            "node", "host", "pid", "worker_pids", "roles", "queues", "slots", "running", "version", "tzdata",
+            "started_at", "heartbeat_at",
         }  # fmt: skip
         assert (listed["node"], listed["pid"], listed["worker_pids"]) == (ready["node"], node.pid, [node.pid])
         assert (listed["queues"], listed["slots"], listed["running"]) == (["a", "b", "c"], 7, 0)
@@ -44,7 +45,7 @@ def test_sigterm_lets_running_work_end_and_hands_back_the_rest(program: Program)
     program.with_app()
     with program.node("--concurrency", "1", "--log", "json") as node:
         slow = program.json("submit", "app.slow", "--json-payload", '{"seconds": 2}')["id"]
-        until(lambda: (program.folder / f"started-{node.pid}").exists(), "the handler runs")
+        until((program.folder / f"started-{node.pid}").exists, "the handler runs")
         waiting = program.json("submit", "app.echo", "--json-payload", '{"n": 1}')["id"]
         assert node.stop() == 0
         lines = [json.loads(line) for line in node.err.splitlines()]
@@ -60,7 +61,7 @@ def test_work_that_outlasts_the_drain_is_handed_back_without_an_attempt(program:
     program.with_app()
     with program.node("--drain", "300ms") as node:
         slow = program.json("submit", "app.slow", "--json-payload", '{"seconds": 60}')["id"]
-        until(lambda: (program.folder / f"started-{node.pid}").exists(), "the handler runs")
+        until((program.folder / f"started-{node.pid}").exists, "the handler runs")
         began = time.monotonic()
         assert node.stop() == 0
         assert time.monotonic() - began < 10
@@ -73,13 +74,13 @@ def test_a_second_signal_ends_at_once_with_everything_it_started(program: Progra
     program.run("job", "add", "sleeper", "--shell", "sleep 300")
     with program.node() as node:
         run = program.json("submit", "sleeper")["id"]
-        until(lambda: any("sleep" in p.name() for p in node.descendants()), "the command runs")
+        until(lambda: node.has_started("sleep"), "the command runs")
         node.signal()
         until(lambda: "draining" in node.err, "it drains")
         assert program.json("show", str(run))["state"] == "running"
         node.signal(signal.SIGINT)
         assert node.end(3) == 130
-        until(lambda: not node.descendants(), "nothing of it is left", seconds=3)
+        until(node.is_gone, "nothing of it is left", seconds=3)
 
 
 @pytest.mark.crash
@@ -87,21 +88,12 @@ def test_a_second_signal_ends_it_though_a_handler_blocks_the_loop(program: Progr
     program.with_app()
     with program.node() as node:
         program.json("submit", "app.block", "--json-payload", '{"seconds": 60}')
-        until(lambda: (program.folder / "blocked").exists(), "the loop is blocked")
+        until((program.folder / "blocked").exists, "the loop is blocked")
         node.signal()
-        with pytest.raises(TimeoutError):
-            _ended_within(node, 0.5)
+        with pytest.raises(subprocess.TimeoutExpired):
+            node.end(0.5)
         node.signal()
         assert node.end(3) == 130
-
-
-def _ended_within(node: object, seconds: float) -> None:
-    import subprocess
-
-    try:
-        node.end(seconds)  # type: ignore[attr-defined]
-    except subprocess.TimeoutExpired:
-        raise TimeoutError from None
 
 
 def test_a_database_that_is_away_at_the_start_is_an_error(offline: Program) -> None:

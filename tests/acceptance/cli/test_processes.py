@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,12 @@ pytestmark = pytest.mark.crash
 
 def workers(node: Node) -> list[int]:
     """The worker processes that the node has now."""
-    return sorted(child.pid for child in psutil.Process(node.pid).children() if "--child" in child.cmdline())
+    found = []
+    for child in psutil.Process(node.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if "--child" in child.cmdline():
+                found.append(child.pid)
+    return sorted(found)
 
 
 def test_one_node_with_two_workers_that_drain_together(program: Program) -> None:
@@ -39,7 +45,7 @@ def test_one_node_with_two_workers_that_drain_together(program: Program) -> None
         for pid in workers(node):  # as a service manager does, which signals everybody
             os.kill(pid, signal.SIGTERM)
         assert node.end() == 0
-        assert not node.descendants()
+        assert node.is_gone()
     assert states() == {"succeeded"}
     assert {program.json("show", str(i))["result"]["pid"] for i in ids} <= set(listed["worker_pids"])
     assert program.json("node", "list") == []
@@ -67,26 +73,26 @@ def test_a_killed_parent_takes_everything_along(program: Program, blocked: bool)
     program.run("job", "add", "sleeper", "--shell", "sleep 300")
     with program.node("--processes", "2") as node:
         program.run("submit", "sleeper")
-        until(lambda: any("sleep" in p.name() for p in node.descendants()), "the command runs")
+        until(lambda: node.has_started("sleep"), "the command runs")
         if blocked:
             program.run("submit", "app.block", "--json-payload", '{"seconds": 60}')
-            until(lambda: (program.folder / "blocked").exists(), "a loop is blocked")
+            until((program.folder / "blocked").exists, "a loop is blocked")
         assert len(node.descendants()) >= 4
         node.signal(signal.SIGKILL)
-        until(lambda: not node.descendants(), "nothing of it is left", seconds=2)
+        until(node.is_gone, "nothing of it is left", seconds=2)
 
 
 def test_a_second_signal_ends_the_workers_too(program: Program) -> None:
     program.run("job", "add", "sleeper", "--shell", "sleep 300")
     with program.node("--processes", "2") as node:
         program.run("submit", "sleeper")
-        until(lambda: any("sleep" in p.name() for p in node.descendants()), "the command runs")
+        until(lambda: node.has_started("sleep"), "the command runs")
         node.signal()
         until(lambda: "draining" in node.err, "it drains")
         assert len(workers(node)) >= 1
         node.signal()
         assert node.end(3) == 130
-        until(lambda: not node.descendants(), "nothing of it is left", seconds=2)
+        until(node.is_gone, "nothing of it is left", seconds=2)
 
 
 def test_options_reach_the_workers(program: Program) -> None:

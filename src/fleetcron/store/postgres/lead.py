@@ -97,7 +97,11 @@ class Lead(PostgresBase):
 
     async def rescue(self, suspects: Sequence[int] = (), *, expired: bool = True) -> Rescued:
         """Take back the runs of the suspects, and (`expired`) of sessions whose time is past."""
-        row = await self.db.fetchrow("rescue", self.clock_now(), list(suspects), expired)
+        async with self.db.transaction("rescue", self.clock_now()) as session:
+            dead = [row[0] for row in await session.fetch("worker_lock", session.clock, list(suspects), expired)]
+            if not dead:
+                return Rescued([], 0, 0)
+            row = await session.fetchrow("rescue", session.clock, dead)
         assert row is not None
         return Rescued(row[0], row[1], row[2])
 

@@ -9,6 +9,7 @@ from typing import Any
 from fleetcron.decide.misfire import MissRange
 from fleetcron.model import Missed, Schedule
 from fleetcron.store.codec import missed_from, missed_json, schedule_from, schedule_spec
+from fleetcron.store.flows import let_run
 from fleetcron.store.postgres.database import Session
 from fleetcron.store.protocol import Claimed, NewRun
 
@@ -58,7 +59,7 @@ class PostgresTx:
         await self._s.fetch("schedule_delete", schedule_id)
 
     async def withdraw(self, schedule: Schedule, since: datetime, reason: str) -> list[datetime]:
-        rows = await self._s.fetch("withdraw", self._s.clock, schedule.name, since, reason)
+        rows = await self._s.fetch("withdraw", self._s.clock, schedule.name, since, reason, *let_run(schedule))
         return [row[0] for row in rows]
 
     async def first_due(self, schedule: Schedule) -> datetime | None:
@@ -66,12 +67,16 @@ class PostgresTx:
         return found
 
     async def unstarted(self, schedule: Schedule, since: datetime) -> list[tuple[int, datetime, Missed | None]]:
-        rows = await self._s.fetch("unstarted", self._s.clock, schedule.name, since)
+        rows = await self._s.fetch("unstarted", self._s.clock, schedule.name, since, *let_run(schedule))
         return [(row[0], row[1], missed_from(row[2])) for row in rows]
 
     async def drop_ticks(self, run_ids: Sequence[int], reason: str) -> None:
         if run_ids:
             await self._s.fetch("drop_ticks", self._s.clock, list(run_ids), reason)
+
+    async def held(self, worker: int, leased: Sequence[Claimed]) -> set[int]:
+        rows = await self._s.fetch("lease_held", worker, [r.run_id for r in leased], [r.fence for r in leased])
+        return {row[0] for row in rows}
 
     async def drop_leased(self, worker: int, leased: Sequence[Claimed], reason: str) -> list[int]:
         rows = await self._s.fetch("drop_leased", self._s.clock, worker, [r.run_id for r in leased], [r.fence for r in leased], reason)

@@ -40,7 +40,9 @@ class Work(PostgresBase):
 
     async def stop_worker(self, worker: int) -> int:
         """End a session in order; returns how many runs were handed back."""
-        return int(await self.db.fetchval("worker_stop", self.clock_now(), worker))
+        async with self.db.transaction("worker_stop", self.clock_now()) as session:
+            await session.fetch("worker_lock", session.clock, [worker], False)
+            return int(await session.fetchval("worker_stop", session.clock, worker))
 
     async def now(self) -> datetime:
         moment: datetime = await self.db.fetchval("now", self.clock_now())
@@ -82,6 +84,7 @@ class Work(PostgresBase):
             worker,
             [d.run_id for d in done],
             [d.fence for d in done],
+            [d.attempt for d in done],
             [d.started_at for d in done],
             [d.result for d in done],
             [d.run_id for d in done if d.keyed],
@@ -117,7 +120,9 @@ class Work(PostgresBase):
         return await self.db.fetchval("progress", self.clock_now(), worker, run_id, fence, done, total, note) is not None
 
     @asynccontextmanager
-    async def transaction(self, worker: int, run_id: int, fence: int, started_at: datetime, result: Any) -> AsyncIterator[Any]:
+    async def transaction(
+        self, worker: int, run: Claimed, started_at: datetime, result: Any
+    ) -> AsyncIterator[Any]:
         """An asyncpg connection in a transaction that also closes the run: the handler's writes and the completion commit together.
 
         It has a connection of its own, outside the pool: handlers that hold one must not starve heartbeats or completions (case C30).
@@ -128,11 +133,11 @@ class Work(PostgresBase):
         try:
             async with connection.transaction():
                 yield connection
-                args = (self.clock_now(), worker, [run_id], [fence], [started_at], [result()], [run_id])
+                args = (self.clock_now(), worker, [run.run_id], [run.fence], [run.attempt], [started_at], [result()], [run.run_id])
                 with translated("complete"):
                     won = await connection.fetch(self.db.statements["complete"], *args)
                 if not won:
-                    raise LeaseLost(f"run {run_id}: the lease is gone, nothing was committed")
+                    raise LeaseLost(f"run {run.run_id}: the lease is gone, nothing was committed")
         finally:
             await connection.close(timeout=5)
 

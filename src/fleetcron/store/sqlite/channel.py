@@ -76,23 +76,24 @@ class Channel(ABC):
         self._thread.join()
 
     @abstractmethod
-    def _serve(self, batch: list[Request[Any]]) -> None:
-        """Do the work of each request and set its result or error."""
+    def _serve(self, batch: list[Request[Any]]) -> int:
+        """Do the work of the first one or more requests, set the result or error of each; returns how many."""
 
     def _main(self) -> None:
         while (batch := self._waiting()) is not None:
-            wanted = [request for request in batch if not request.abandoned]
-            if wanted:
+            while batch:
+                served = len(batch)
                 try:
-                    self._serve(wanted)
+                    served = self._serve(batch)
                 except BaseException as error:  # noqa: BLE001 - a fault of ours must not leave them waiting
-                    for request in wanted:
+                    for request in batch:
                         request.error = error
-                deliver(wanted)
+                deliver(batch[:served])
+                batch = batch[served:]
         self._connection.close()
 
     def _waiting(self) -> list[Request[Any]] | None:
-        """Everything that waits now, at least one request; None when it is time to close."""
+        """Everything that waits now and still has somebody waiting for it; None when it is time to close."""
         first = self._queue.get()
         if first is None:
             return None
@@ -106,7 +107,7 @@ class Channel(ABC):
                 self._queue.put(None)
                 break
             batch.append(request)
-        return batch
+        return [request for request in batch if not request.abandoned]
 
 
 def deliver(requests: Iterable[Request[Any]]) -> None:

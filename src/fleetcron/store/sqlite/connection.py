@@ -141,7 +141,8 @@ def patiently(attempt: Callable[[], T], timeout: float) -> T:
 
 
 def explain_missing(path: Path, mode: str) -> None:
-    """Say in plain words what SQLite would call "unable to open database file". Raises StoreUnavailable."""
+    """Say in plain words, and at once, what SQLite would call "unable to open database file", or would only say at the
+    first write. Raises StoreUnavailable."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise StoreUnavailable(f"{path}: the folder {folder} does not exist: make it, or name another one")
@@ -152,8 +153,10 @@ def explain_missing(path: Path, mode: str) -> None:
             raise StoreUnavailable(f"{path}: there is no such file")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise StoreUnavailable(
-                f"{path}: the folder {folder} is read-only for this user, so no database can be made there"
+                f"{path}: the folder {folder} is read-only for this user: no database can be made there"
             )
+    elif mode == "rwc" and not os.access(path, os.W_OK):
+        raise StoreUnavailable(f"{path}: {_REASONS[sqlite3.SQLITE_READONLY]}")
 
 
 def primary(error: sqlite3.Error) -> int:

@@ -59,14 +59,17 @@ def _take_from(session: Session, lane: Lane, most: int, until: int, jobs: str | 
 def end(session: Session, worker: int, wanted: Sequence[tuple[int, int]]) -> dict[int, Held]:
     """End the leases of these (run, fence) that the worker still holds; returns them by run. The others are lost,
     and untouched."""
-    held: dict[int, Any] = {
-        row[0]: row for row in session.fetch("leases_held", worker, json_list(run_id for run_id, _ in wanted))
-    }
-    won: dict[int, Held] = {
-        run_id: held[run_id] for run_id, fence in wanted if run_id in held and held[run_id][1] == fence
-    }
+    won = held(session, worker, wanted)
     session.execute("lease_delete", worker, json_list(won))
     return won
+
+
+def held(session: Session, worker: int, wanted: Sequence[tuple[int, int]]) -> dict[int, Held]:
+    """The leases of these (run, fence) that the worker still holds, by run."""
+    found: dict[int, Any] = {
+        row[0]: row for row in session.fetch("leases_held", worker, json_list(run_id for run_id, _ in wanted))
+    }
+    return {run_id: found[run_id] for run_id, fence in wanted if run_id in found and found[run_id][1] == fence}
 
 
 def complete(session: Session, worker: int, done: Sequence[Done]) -> set[int]:

@@ -20,12 +20,13 @@ class Reader(Channel):
         self._options, self._statements = options, statements
         super().__init__(name, connect_reader(options))
 
-    def _serve(self, batch: list[Request[Any]]) -> None:
-        for request in batch:
-            try:
-                session = Session(self._connection, self._statements, to_us(self._options.clock()))
-                request.result = request.work(session)
-            except sqlite3.Error as error:
-                request.error = translate(error, request.where, self._options.location)
-            except Exception as error:  # noqa: BLE001 - it goes to whoever asked
-                request.error = error
+    def _serve(self, batch: list[Request[Any]]) -> int:
+        request = batch[0]
+        try:
+            session = Session(self._connection, self._statements, to_us(self._options.clock()))
+            request.result = request.work(session)
+        except sqlite3.Error as error:
+            request.error = translate(error, request.where, self._options.location)
+        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+            request.error = error
+        return 1

@@ -59,10 +59,11 @@ class Runs(SqliteBase):
                 if session.woke:
                     session.fetchval("wake_up")
             except BaseException:
-                conn.execute("ROLLBACK TO fleetcron_insert")
+                if conn.in_transaction:  # else SQLite itself has rolled everything back (disk full …)
+                    conn.execute("ROLLBACK TO fleetcron_insert")
+                    conn.execute("RELEASE fleetcron_insert")
                 raise
-            finally:
-                conn.execute("RELEASE fleetcron_insert")
+            conn.execute("RELEASE fleetcron_insert")
             return inserted
 
     async def run(self, run_id: int) -> RunRecord | None:

@@ -77,6 +77,7 @@ class Session:
             if sqlite3.complete_statement(part):
                 self._cursor().execute(part)
                 part = ""
+        self._cursor().execute(part)  # comments; or what lacks its semicolon
 
     def _execute(self, name: str, args: Sequence[Any]) -> sqlite3.Cursor:
         return self._cursor().execute(self._statements[name], args)

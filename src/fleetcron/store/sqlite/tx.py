@@ -10,6 +10,7 @@ from fleetcron.clock import from_us, to_us
 from fleetcron.decide.misfire import MissRange
 from fleetcron.model import Missed, Schedule
 from fleetcron.store.codec import missed_from, missed_json, schedule_spec
+from fleetcron.store.flows import let_run
 from fleetcron.store.protocol import Claimed, NewRun
 from fleetcron.store.sqlite import leases, place, rows
 from fleetcron.store.sqlite.inserts import due_us, insert_runs
@@ -66,7 +67,7 @@ class SqliteTx:
     async def withdraw(self, schedule: Schedule, since: datetime, reason: str) -> list[datetime]:
         waiting = [
             run
-            for run in self._s.fetch("open_ticks", schedule.name, to_us(since))
+            for run in self._s.fetch("open_ticks", schedule.name, to_us(since), *_let_run(schedule))
             if place.take_out(self._s, run, attempts=0)
         ]
         due = [run for run in waiting if run[6] <= self._s.now]
@@ -79,7 +80,7 @@ class SqliteTx:
         return None if first is None else from_us(first)
 
     async def unstarted(self, schedule: Schedule, since: datetime) -> list[tuple[int, datetime, Missed | None]]:
-        found = self._s.fetch("unstarted", self._s.now, schedule.name, to_us(since))
+        found = self._s.fetch("unstarted", self._s.now, schedule.name, to_us(since), *_let_run(schedule))
         return [(row[0], from_us(row[1]), missed_from(row[2])) for row in found]
 
     async def drop_ticks(self, run_ids: Sequence[int], reason: str) -> None:
@@ -89,6 +90,9 @@ class SqliteTx:
                 place.take_out(self._s, run)
         if run_ids:
             self._s.execute("miss_runs", self._s.now, json_list(run_ids), reason)
+
+    async def held(self, worker: int, leased: Sequence[Claimed]) -> set[int]:
+        return set(leases.held(self._s, worker, [(run.run_id, run.fence) for run in leased]))
 
     async def drop_leased(self, worker: int, leased: Sequence[Claimed], reason: str) -> list[int]:
         won = leases.end(self._s, worker, [(run.run_id, run.fence) for run in leased])
@@ -201,3 +205,8 @@ class SqliteTx:
 
     async def audit(self, who: str, what: str, subject: str) -> None:
         self._s.execute("audit", self._s.now, who, what, subject)
+
+
+def _let_run(schedule: Schedule) -> tuple[int | None, int]:
+    until, ticks = let_run(schedule)
+    return at_or_none(until), ticks

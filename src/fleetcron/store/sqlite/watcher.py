@@ -17,8 +17,8 @@ from fleetcron.store.sqlite.connection import Options, connect_reader
 from fleetcron.store.sqlite.session import Session
 
 BUSY, IDLE = 0.010, 0.025
-"""Seconds between looks, in the second after a wake-up and otherwise. On a small virtual machine a look costs 4 µs of CPU
-when they follow closely and 0.2 ms when the caches have gone cold in between: 1.3 % and 0.8 % of a core."""
+"""Seconds between looks, in the second after a wake-up and otherwise. On a small virtual machine a look costs 4 µs of
+CPU when they follow closely and 0.2 ms when the caches have gone cold in between: 1.3 % and 0.8 % of a core."""
 
 _STAYS_BUSY = 1.0
 

@@ -15,11 +15,14 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fleetcron.clock import to_us
+from fleetcron.clock import monotonic, to_us
 from fleetcron.errors import StoreUnavailable
 from fleetcron.store.sqlite.channel import Channel, Request
 from fleetcron.store.sqlite.connection import Options, connect_writer, patiently, translate
 from fleetcron.store.sqlite.session import Session
+
+_LONGEST = 0.1
+"""Seconds after which a transaction takes no further request: other processes wait for the lock meanwhile."""
 
 
 class Writer(Channel):
@@ -32,34 +35,39 @@ class Writer(Channel):
 
     def __init__(self, options: Options, statements: Mapping[str, str], on_wake: Callable[[int], None]) -> None:
         self._options, self._statements, self._on_wake = options, statements, on_wake
-        super().__init__("fleetcron-writer", connect_writer(options))
+        connection = connect_writer(options)
         self._file = self._identity()
+        super().__init__("fleetcron-writer", connection)
 
-    def _serve(self, batch: list[Request[Any]]) -> None:
+    def _serve(self, batch: list[Request[Any]]) -> int:
         try:
             patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"), self._options.lock_timeout)
         except sqlite3.Error as error:
             for request in batch:
-                request.error = translate(error, request.where, self._options.location)
-            return
+                request.error = self._ours(error, request)
+            return len(batch)
         try:
-            woke = self._transaction(batch)
-        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+            served, woke = self._transaction(batch)
+        except BaseException as error:  # noqa: BLE001 - it goes to whoever asked
             self._rollback()
-            self._apart(batch, error)
-        else:
-            if woke is not None:
-                self._on_wake(woke)
+            return self._apart(batch, error)
+        if woke is not None:
+            self._on_wake(woke)
+        return served
 
-    def _transaction(self, batch: list[Request[Any]]) -> int | None:
-        """Everything up to the commit. What raises here has undone, or must undo, the whole batch."""
+    def _transaction(self, batch: list[Request[Any]]) -> tuple[int, int | None]:
+        """The first requests of the batch, up to the commit; returns how many, and the number of the wake-up if there is
+        one. What raises here has undone, or must undo, them all."""
         self._check_file()
         session = Session(self._connection, self._statements, to_us(self._options.clock()))
-        for request in batch:
+        served, until = 0, monotonic() + _LONGEST
+        for served, request in enumerate(batch, start=1):
             self._run(request, session)
+            if monotonic() >= until:
+                break
         woke: int | None = session.fetchval("wake_up") if session.woke else None
         self._connection.execute("COMMIT")
-        return woke
+        return served, woke
 
     def _run(self, request: Request[Any], session: Session) -> None:
         self._connection.execute("SAVEPOINT request")
@@ -72,16 +80,17 @@ class Writer(Channel):
             request.error = self._ours(error, request)
         self._connection.execute("RELEASE request")
 
-    def _apart(self, batch: list[Request[Any]], error: Exception) -> None:
+    def _apart(self, batch: list[Request[Any]], error: BaseException) -> int:
         """The transaction failed as a whole: a request that filled the disk must not take the small ones with it."""
         if len(batch) == 1:
             batch[0].error = self._ours(error, batch[0])
-            return
+            return 1
         for request in batch:
             request.result = request.error = None
             self._serve([request])
+        return len(batch)
 
-    def _ours(self, error: Exception, request: Request[Any]) -> Exception:
+    def _ours(self, error: BaseException, request: Request[Any]) -> BaseException:
         return translate(error, request.where, self._options.location) if isinstance(error, sqlite3.Error) else error
 
     def _rollback(self) -> None:

@@ -75,7 +75,7 @@ CREATE TABLE fleetcron.run (
     result json,
     error text,
     reason text
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 40);
 CREATE UNIQUE INDEX run_tick ON fleetcron.run (schedule, nominal_at, generation) WHERE schedule IS NOT NULL;
 CREATE INDEX run_key ON fleetcron.run (key) WHERE key IS NOT NULL;
 
@@ -287,7 +287,7 @@ BEGIN
     IF jsonb_typeof(submit.payload) IS DISTINCT FROM 'object' THEN
         RAISE EXCEPTION 'fleetcron.submit: the payload must be a JSON object, not %', jsonb_typeof(submit.payload);
     END IF;
-    new_id := nextval(pg_get_serial_sequence('fleetcron.run', 'id'));
+    new_id := nextval('fleetcron.run_id_seq');
     IF submit.key IS NOT NULL THEN
         LOOP
             INSERT INTO fleetcron.dedup AS d (job, tenant, key, run_id, scope)

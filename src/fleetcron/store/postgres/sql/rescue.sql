@@ -1,11 +1,11 @@
--- Take back the runs of dead worker sessions: sessions past their time, and suspects ($2) that were seen dead. Session and leases go in one
--- statement, so nobody acts on a list read earlier. An attempt was counted at claim; a run whose attempts are used up goes to the dead
+-- Take back the runs of dead worker sessions ($2), which this transaction has locked (worker_lock.sql). Session and leases go in one
+-- transaction, so nobody acts on a list read earlier. An attempt was counted at claim; a run whose attempts are used up goes to the dead
 -- letters; what was claimed ahead and is not known to have started goes back untouched (three times: a run that kills its worker before
 -- the start could be noted must not do so for ever); the rest waits 0.5 s × 2^(deaths−1), at most 60 s.
 -- Index: lease_pkey, run_pkey. Locks: worker, lease, run, then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 dead AS (
-    DELETE FROM fleetcron.worker w USING n WHERE ($3 AND w.expires_at < n.now) OR w.id = ANY ($2::bigint[]) RETURNING w.id),
+    DELETE FROM fleetcron.worker w WHERE w.id = ANY ($2::bigint[]) RETURNING w.id),
 lost AS (
     DELETE FROM fleetcron.lease l USING dead WHERE l.worker = dead.id
     RETURNING l.run_id, l.fence, l.attempt, l.started_at, l.cancel, l.worker, l.ahead),

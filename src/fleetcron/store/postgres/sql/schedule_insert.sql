@@ -1,5 +1,5 @@
 -- A new schedule, on the shard that its id falls to. No row if another process made it in the meantime.
-WITH new AS (SELECT nextval(pg_get_serial_sequence('fleetcron.schedule', 'id')) AS id)
+WITH new AS (SELECT nextval('fleetcron.schedule_id_seq') AS id)
 INSERT INTO fleetcron.schedule (id, name, job, next_at, prev_at, paused, misfire, overlap, tenant, queue, priority, start_deadline,
                                 payload, spec, tzdata, shard)
 OVERRIDING SYSTEM VALUE

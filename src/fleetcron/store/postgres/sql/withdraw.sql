@@ -2,12 +2,17 @@
 -- another attempt, or was handed back by a worker that had started it, is left to end.
 -- Ticks of the future were never due: their runs go without a trace, and the new definition may name the instant again.
 -- Ticks already due (nominal_at <= now) become state `missed`, returned so that a miss record is written.
--- $3: nothing older waits in ready or timetable; what is parked at the schedule's gate may be older.
--- Index: run_tick, then the keys of ready and timetable; parked_pkey, run_pkey. Locks: ready and timetable rows; those being claimed right now are left alone.
+-- $3: nothing older waits in ready or timetable that is due at its own instant. What an earlier judgement let run is due when it was judged:
+-- it is among the last $6 ticks up to $5. What is parked at the schedule's gate may be of any age.
+-- Index: run_tick twice, then the keys of ready and timetable; parked_pkey, run_pkey. Locks: ready and timetable rows; those being claimed right now are left alone.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 tick AS MATERIALIZED (
     SELECT r.id, r.queue, r.priority, r.tenant, r.due_at, r.nominal_at FROM fleetcron.run r
-    WHERE r.schedule = $2 AND r.state = 'open' AND r.nominal_at >= $3 AND r.started_at IS NULL),
+    WHERE r.schedule = $2 AND r.state = 'open' AND r.nominal_at >= $3 AND r.started_at IS NULL
+    UNION
+    SELECT r.id, r.queue, r.priority, r.tenant, r.due_at, r.nominal_at
+    FROM (SELECT * FROM fleetcron.run WHERE schedule = $2 AND nominal_at <= $5 ORDER BY nominal_at DESC LIMIT $6) r
+    WHERE r.state = 'open' AND r.started_at IS NULL),
 hot AS (SELECT q.ctid, q.run_id FROM fleetcron.ready q JOIN tick t
         ON (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (t.queue, t.priority, t.tenant, t.due_at, t.id)
         WHERE q.attempt = 0 FOR UPDATE OF q SKIP LOCKED),

@@ -1,4 +1,4 @@
--- A worker session ends in order: whatever it still holds goes back at once, no attempt used; but what was asked to stop is cancelled.
+-- A worker session, locked by this transaction (worker_lock.sql), ends in order: whatever it still holds goes back at once, no attempt used; but what was asked to stop is cancelled.
 -- Index: worker_pkey, lease_pkey, run_pkey. Locks: worker, lease, run, then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 w AS (DELETE FROM fleetcron.worker WHERE id = $2 RETURNING id),

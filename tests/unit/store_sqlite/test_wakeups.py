@@ -1,0 +1,114 @@
+"""Wake-ups: what adds to `ready` rings, here at once and in other processes soon; nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fleetcron.store.sqlite import SqliteStore
+from tests.unit.store_sqlite.support import LEASE, claim, done, info, new, opened
+
+
+class Ear:
+    """Hears the wake-ups of one store."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._rung = asyncio.Event()
+
+    def __call__(self, queue: str) -> None:
+        self.heard.append(queue)
+        self._rung.set()
+
+    async def next(self, within: float) -> None:
+        await asyncio.wait_for(self._rung.wait(), within)
+        self._rung.clear()
+
+    def forget(self) -> None:
+        self.heard.clear()
+        self._rung.clear()
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]:
+    """Two stores on one file, as two processes have."""
+    stores = [await opened(tmp_path / "fleet.db") for _ in range(2)]
+    yield stores[0], stores[1]
+    for store in stores:
+        await store.close()
+
+
+async def listening(store: SqliteStore) -> Ear:
+    ear = Ear()
+    await store.listen(ear)
+    await ear.next(1)  # the first one: something may have come before
+    return ear
+
+
+async def test_listening_begins_with_a_wake_up(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    ear = await listening(pair[0])
+    assert ear.heard[0] == ""
+    assert pair[0].listening and not pair[1].listening
+
+
+async def test_what_others_add_is_heard_soon(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    ear = await listening(pair[0])
+    for _ in range(10):
+        ear.forget()
+        await pair[1].insert([new()])
+        await ear.next(1)
+    assert set(ear.heard) == {""}
+
+
+async def test_what_we_add_is_heard_by_the_commit(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    ear = await listening(pair[0])
+    for _ in range(10):
+        ear.forget()
+        await pair[0].insert([new()])
+        await asyncio.sleep(0)
+        assert ear.heard
+
+
+async def test_heartbeats_and_completions_wake_nobody(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    ear, other = await listening(pair[0]), await listening(pair[1])
+    await pair[0].insert([new() for _ in range(10)])
+    worker = await pair[0].start_worker(info(), LEASE)
+    runs = await claim(pair[0], worker)
+    await asyncio.gather(ear.next(1), other.next(1))
+    ear.forget()
+    other.forget()
+    for run in runs:
+        await pair[0].beat(worker, LEASE)
+        await pair[0].complete(worker, [done(run)])
+        await pair[0].step_put(worker, run.run_id, run.fence, "s", "1")
+    await asyncio.sleep(0.15)  # several looks
+    assert (ear.heard, other.heard) == ([], [])
+
+
+async def test_what_is_due_much_later_wakes_nobody_until_promoted(tmp_path: Path) -> None:
+    now = datetime(2031, 5, 6, 12, 0, tzinfo=UTC)
+    store = await opened(tmp_path / "fleet.db", clock=lambda: now)
+    ear = await listening(store)
+    await store.insert([new()])
+    await ear.next(1)
+    ear.forget()
+    await store.insert([new(delay=timedelta(hours=1))])
+    await asyncio.sleep(0.1)  # several looks
+    assert ear.heard == []
+    now += timedelta(hours=1)
+    assert await store.promote() == 1
+    await ear.next(1)
+    await store.close()
+
+
+async def test_after_closing_nobody_is_called(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    ear = await listening(pair[0])
+    await pair[0].close()
+    ear.forget()
+    await pair[1].insert([new()])
+    await asyncio.sleep(0.1)
+    assert ear.heard == []
