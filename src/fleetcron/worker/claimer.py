@@ -2,7 +2,8 @@
 
 * **Wake-ups**: a notification, the next due time, room in the slots, or the poll, which is the truth: everything else only makes it quicker.
 * **Lanes** are looked up when something may have changed and at least once a second; between looks a worker remembers for each lane the
-  due time below which nothing is left for it (the moving lower bound), so that the dead rows of past claims are not walked again.
+  due time below which nothing is left for it (the moving lower bound), so that the dead rows of past claims are not walked again. A sweep
+  without bounds finds what arrived below them: every second, or less often where dead rows make it slow.
 * **How much**: what is due now, up to the free slots plus a buffer of what this worker has lately finished in 20 ms (at most 512: no
   hoarding by slow jobs, full batches for fast ones); and what is due within the look-ahead, up to the slots: it waits here on a timer and
   starts within milliseconds of its instant.
@@ -35,6 +36,11 @@ _MAX_BUFFER = 512
 _BUFFER_SECONDS = 0.02
 _LANES_A_CLAIM = 64
 _OVERDUE_CHECK = 5.0
+_SWEEP_SHARE = 50.0
+"""A sweep (a look without lower bounds) may take a fiftieth of the time: 2 % of a worker, however many dead rows an old snapshot keeps."""
+_COMMIT_LAG = timedelta(seconds=0.2)
+"""Runs become visible at commit, a little after the due time that they carry: bounds stay this far behind."""
+_MAX_BOUNDS = 256
 
 
 class Claimer:
@@ -55,6 +61,8 @@ class Claimer:
         self._store, self._runner, self._intake, self._clock = store, runner, intake, clock
         self._session, self._jobs, self._queues, self._ageing = session, jobs, queues, ageing
         self._lanes: dict[tuple[str, int, str], Lane] = {}
+        self._bounds: dict[tuple[str, int, str], Lane] = {}  # per lane, what lies below is not looked at until the next sweep
+        self._swept, self._sweep_took = float("-inf"), 0.0
         self._cursor: dict[Group, str] = {}
         self._looked = self._checked = self._measured = float("-inf")
         self._finished, self._rate = 0, 0.0
@@ -113,7 +121,13 @@ class Claimer:
             if await self._store.timetable_due():
                 log.warning("a bucket is overdue that no leader has promoted: promoting it")
                 await self._store.promote()
-        now, lanes = await self._store.lanes(self._queues)
+        sweep = self._looked - self._swept >= max(POLL, _SWEEP_SHARE * self._sweep_took) or len(self._bounds) > _MAX_BOUNDS
+        if sweep:
+            self._bounds.clear()
+            self._swept = self._looked
+        now, lanes = await self._store.lanes(self._queues, known=list(self._bounds.values()))
+        if sweep:
+            self._sweep_took = self._clock.steady() - self._looked
         self._clock.observe(now)
         self._lanes = {(lane.queue, lane.priority, lane.tenant): lane for lane in lanes}
         self.last_round = self._clock.steady()
@@ -136,6 +150,7 @@ class Claimer:
         for old in chosen:
             lane = (old.queue, old.priority, old.tenant)
             count, last = taken.get(lane, (0, old.first_due))
+            self._bounds[lane] = Lane(old.queue, old.priority, old.tenant, min(last, self._clock.moment() - _COMMIT_LAG))
             if count >= quantum or len(claim.runs) >= limit:
                 self._lanes[lane] = Lane(old.queue, old.priority, old.tenant, last)
             else:

@@ -48,8 +48,19 @@ class Work(PostgresBase):
         moment: datetime = await self.db.fetchval("now", self.clock_now())
         return moment
 
-    async def lanes(self, queues: Sequence[str] | None, limit: int = 1000) -> tuple[datetime, list[Lane]]:
-        found = await self.db.fetch("lanes", self.clock_now(), _list(queues), limit)
+    async def lanes(
+        self, queues: Sequence[str] | None, limit: int = 10_000, known: Sequence[Lane] = ()
+    ) -> tuple[datetime, list[Lane]]:
+        found = await self.db.fetch(
+            "lanes",
+            self.clock_now(),
+            _list(queues),
+            limit,
+            [lane.queue for lane in known],
+            [lane.priority for lane in known],
+            [lane.tenant for lane in known],
+            [lane.first_due for lane in known],
+        )
         lanes = [Lane(row[1], row[2], row[3], row[4]) for row in found]
         return (found[0][0], lanes) if found else (await self.now(), [])
 

@@ -28,9 +28,9 @@ _CACHE_KIB = 16_000
 _WAL_LIMIT = 64 * 1024 * 1024
 """What a WAL that a long reader made grow is cut back to, in bytes."""
 
-_PAUSE, _LONGEST_PAUSE = 0.000_5, 0.005
+_PAUSE, LONGEST_PAUSE = 0.000_5, 0.005
 """Seconds between tries for a lock. SQLite's own busy handler waits up to 100 ms between two, and so can miss the
-gap between the commits of busy peers for seconds; with these, eight processes that do nothing but write wait 0.1 s
+gap between the commits of busy peers for seconds; with these, eight processes that do nothing but write wait 0.2 s
 at worst."""
 
 _REASONS = {
@@ -137,7 +137,7 @@ def patiently(attempt: Callable[[], T], timeout: float) -> T:
             if primary(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or monotonic() >= deadline:
                 raise
         block(pause * (0.5 + random()))
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
+        pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
 def explain_missing(path: Path, mode: str) -> None:

@@ -34,6 +34,8 @@ later AS (
     INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id)
     SELECT f.due_at, f.id, f.queue, f.priority, f.tenant, (SELECT j.id FROM fleetcron.job j WHERE j.name = f.job)
     FROM fresh f, n WHERE f.due_at >= date_trunc('minute', n.now) + interval '2 minutes'),
+lanes AS (
+    INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM fresh ON CONFLICT DO NOTHING),
 mark AS (
     UPDATE fleetcron.shard SET ticks_until = $15 WHERE id = $2 AND term = $3 AND $15::timestamptz IS NOT NULL AND EXISTS (SELECT 1 FROM led))
 SELECT EXISTS (SELECT 1 FROM led) AS led, (SELECT count(*) FROM fresh) AS runs, ARRAY(SELECT id FROM advanced) AS advanced,
