@@ -3,17 +3,21 @@
 # The tests start servers of their own on free ports: nothing is left running here, and nothing that ran before is touched.
 set -euo pipefail
 
-# program the tests look for | package | the service that the package would start ("-": none)
+# file the tests look for | package | the service that the package would start ("-": none)
 SERVICES="
-/usr/lib/postgresql/15/bin/postgres  postgresql-15  postgresql
-/usr/sbin/pgbouncer                  pgbouncer      pgbouncer
+/usr/lib/postgresql/15/bin/postgres  postgresql-15         postgresql
+/usr/sbin/pgbouncer                  pgbouncer             pgbouncer
+/usr/bin/etcd                        etcd-server           etcd
+/usr/bin/redis-server                redis-server          redis-server
+/usr/bin/java                        default-jre-headless  -
+/usr/share/java/zookeeper.jar        libzookeeper-java     -
 "
 
 say() { printf 'services: %s\n' "$*" >&2; }
 
 missing=() started_by_apt=()
 while read -r program package service; do
-    [ -n "$program" ] && [ ! -x "$program" ] || continue
+    [ -n "$program" ] && [ ! -e "$program" ] || continue
     missing+=("$package")
     # A service that exists under this name already is somebody else's.
     [ "$service" = - ] || [ -e "/etc/init.d/$service" ] || started_by_apt+=("$service")

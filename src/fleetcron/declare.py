@@ -30,7 +30,7 @@ from fleetcron.triggers import Cron, Every, Once, Trigger, tzdata_version
 Duration = timedelta | float | str
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MISFIRE_HELP = (
-    'misfire= is required for a recurring schedule: what should happen to ticks that could not start in time?\n'
+    "misfire= is required for a recurring schedule: what should happen to ticks that could not start in time?\n"
     '  misfire="fire_all"   run each of them, oldest first (up to catchup_limit)\n'
     '  misfire="fire_once"  run once for all of them\n'
     '  misfire="skip"       run none that is older than misfire_grace'
@@ -55,7 +55,11 @@ def check_name(name: object, what: str) -> str:
 
 def check_priority(priority: object) -> int:
     """0 first … 9 last. Raises ConfigError."""
-    if isinstance(priority, bool) or not isinstance(priority, int) or not HIGHEST_PRIORITY <= priority <= LOWEST_PRIORITY:
+    if (
+        isinstance(priority, bool)
+        or not isinstance(priority, int)
+        or not HIGHEST_PRIORITY <= priority <= LOWEST_PRIORITY
+    ):
         raise ConfigError(f"priority={priority!r}: expected a whole number from 0 (first) to 9 (last)")
     return priority
 
@@ -108,7 +112,9 @@ def make_job(
         raise ConfigError(f"job {name!r}: executor={executor!r}: expected 'async', 'thread' or 'process'")
     if handler is not None:
         if executor == "async" and not handler.is_async:
-            raise ConfigError(f"job {name!r}: executor='async' needs an `async def`; a plain function runs in a 'thread' or a 'process'")
+            raise ConfigError(
+                f"job {name!r}: executor='async' needs an `async def`; a plain function runs in a 'thread' or a 'process'"
+            )
         if executor == "thread" and handler.is_async:
             raise ConfigError(f"job {name!r}: an `async def` runs on the event loop or in a 'process', not in a thread")
         if seconds is not None and (executor == "thread" or (executor is None and not handler.is_async)):
@@ -117,7 +123,9 @@ def make_job(
                 "use executor='process' (its process group is killed) or an `async def`"
             )
         if strict and (executor == "thread" or (executor is None and not handler.is_async)):
-            raise ConfigError(f"job {name!r}: strict=True cannot be kept for a thread, which cannot be stopped; use executor='process'")
+            raise ConfigError(
+                f"job {name!r}: strict=True cannot be kept for a thread, which cannot be stopped; use executor='process'"
+            )
     return Job(
         name=name,
         target=target or {"type": "python"},
@@ -158,7 +166,9 @@ def make_schedule(
     """A schedule. Raises ConfigError (misfire missing …), TriggerError (it can never fire), TypeError (naive datetimes)."""
     check_name(name, "schedule name")
     if not isinstance(trigger, Trigger):
-        raise ConfigError(f"schedule {name!r}: expected a trigger such as Cron('0 9 * * *'), Every('5m') or Once(at), not {trigger!r}")
+        raise ConfigError(
+            f"schedule {name!r}: expected a trigger such as Cron('0 9 * * *'), Every('5m') or Once(at), not {trigger!r}"
+        )
     if isinstance(trigger, Once):
         misfire = None
     elif misfire is None:
@@ -168,13 +178,19 @@ def make_schedule(
     if overlap not in OVERLAPS:
         raise ConfigError(f"schedule {name!r}: overlap={overlap!r}: expected one of {', '.join(OVERLAPS)}")
     if isinstance(catchup_limit, bool) or not isinstance(catchup_limit, int) or not 0 <= catchup_limit <= 100_000:
-        raise ConfigError(f"schedule {name!r}: catchup_limit={catchup_limit!r}: expected a whole number from 0 to 100000")
+        raise ConfigError(
+            f"schedule {name!r}: catchup_limit={catchup_limit!r}: expected a whole number from 0 to 100000"
+        )
     start, end = _aware(start, "start"), _aware(end, "end")
     if start is not None and end is not None and end <= start:
         raise ConfigError(f"schedule {name!r}: end ({end.isoformat()}) is not after start ({start.isoformat()})")
-    first = trigger.next(start - timedelta(microseconds=1) if start is not None else datetime.min.replace(tzinfo=UTC) + timedelta(days=2))
+    first = trigger.next(
+        start - timedelta(microseconds=1) if start is not None else datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
+    )
     if first is None or (end is not None and first > end):
-        raise TriggerError(f"schedule {name!r}: {trigger.explain()}: this can never fire{' between start and end' if start or end else ''}")
+        raise TriggerError(
+            f"schedule {name!r}: {trigger.explain()}: this can never fire{' between start and end' if start or end else ''}"
+        )
     return Schedule(
         name=name,
         job=job.name,
@@ -213,4 +229,13 @@ def _aware(moment: datetime | None, name: str) -> datetime | None:
     return moment.astimezone(UTC)
 
 
-__all__ = ["DEFAULT_PRIORITY", "Declared", "check_name", "check_priority", "default_name", "make_job", "make_schedule", "make_trigger"]
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "Declared",
+    "check_name",
+    "check_priority",
+    "default_name",
+    "make_job",
+    "make_schedule",
+    "make_trigger",
+]

@@ -1,20 +1,20 @@
 """The exception tree. Everything that fleetcron raises on purpose is a `FleetcronError`.
 
-    FleetcronError
-    ├── ConfigError (ValueError)            an option is wrong; says which and what is allowed
-    ├── TriggerError (ValueError)           a cron expression, interval or zone is wrong
-    ├── PayloadError (ValueError)           a payload cannot be stored; `.path` says where
-    ├── NotFound (LookupError)              no such run, job, schedule …
-    ├── LeaseLost                           this owner's lease has ended; its writes are refused
-    ├── LockTimeout (TimeoutError)          the lock was not free in time
-    ├── WaitTimeout (TimeoutError)          the run did not end in time
-    └── StoreError                          the database
-        ├── StoreUnavailable                down, unreachable, read-only
-        └── SchemaMismatch                  older or newer than this program
-    Control                                 raised by handlers to choose an outcome
-    ├── RetryAfter                          `raise Retry.after("5m")`
-    ├── Snooze                              again later, no attempt used
-    └── Discard                             no retry, no dead letter
+FleetcronError
+├── ConfigError (ValueError)            an option is wrong; says which and what is allowed
+├── TriggerError (ValueError)           a cron expression, interval or zone is wrong
+├── PayloadError (ValueError)           a payload cannot be stored; `.path` says where
+├── NotFound (LookupError)              no such run, job, schedule …
+├── LeaseLost                           this owner's lease has ended; its writes are refused
+├── LockTimeout (TimeoutError)          the lock was not free in time
+├── WaitTimeout (TimeoutError)          the run did not end in time
+└── StoreError                          the database
+    ├── StoreUnavailable                down, unreachable, read-only
+    └── SchemaMismatch                  older or newer than this program
+Control                                 raised by handlers to choose an outcome
+├── RetryAfter                          `raise Retry.after("5m")`
+├── Snooze                              again later, no attempt used
+└── Discard                             no retry, no dead letter
 """
 
 from __future__ import annotations

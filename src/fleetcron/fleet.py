@@ -6,49 +6,35 @@ import asyncio
 import getpass
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal
 
 import msgspec
 
 from fleetcron.clock import sleep, wall_now
-from fleetcron.declare import (
-    DEFAULT_PRIORITY,
-    Declared,
-    Duration,
-    check_name,
-    check_priority,
-    make_job,
-    make_schedule,
-    make_trigger,
-)
 from fleetcron.decide.ticks import first_tick
+from fleetcron.declarations import SCHEDULE_OPTIONS, Declarations
+from fleetcron.declare import Duration, check_name, check_priority, make_schedule
 from fleetcron.durations import parse_duration
 from fleetcron.errors import ConfigError, NotFound, StoreError, WaitTimeout
 from fleetcron.handlers import Handler
 from fleetcron.management import Management, Submitted
-from fleetcron.model import ExecutorName, Job, KeyScope, Misfire, OnDuplicate, Overlap, Retry, RunRecord, Schedule, State
+from fleetcron.model import Job, KeyScope, OnDuplicate, RunRecord, Schedule, State
 from fleetcron.options import parse_options
 from fleetcron.payload import encode_payload
 from fleetcron.run import Run, Waiters
 from fleetcron.store.factory import make_store
-from fleetcron.store.protocol import REGISTRY, SCHEDULES, NewRun, Store
+from fleetcron.store.protocol import CANCELS, REGISTRY, SCHEDULES, NewRun, Store
 from fleetcron.submitter import Submitter
 from fleetcron.triggers import Trigger
-from fleetcron.worker.context import BlockingContext, Context
-from fleetcron.worker.entry import Entry
-
-P = ParamSpec("P")
-R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 
 _NOT_OPEN = "the fleet is not open: use `async with fleet:`, or await fleet.open()"
 _HORIZON = timedelta(minutes=2)
 
 
-class Fleet(Management):
+class Fleet(Declarations, Management):
     """One fleet: a database, and the jobs that this app declares.
 
     `Fleet("sqlite:///fleet.db")` or `Fleet("postgresql://…")`; without a URL `$FLEETCRON_URL`, else `sqlite:///fleetcron.db`. Every option is
@@ -60,8 +46,7 @@ class Fleet(Management):
         self._given = (url, options)
         self.options = parse_options(url, options)
         self._clock = clock
-        self._declared: dict[str, Declared] = {}
-        self._by_function: dict[Any, str] = {}
+        Declarations.__init__(self)
         self._registry: dict[str, Job] = {}
         self._opened: Store | None = None
         self._opening: asyncio.Lock | None = None
@@ -73,105 +58,6 @@ class Fleet(Management):
         """Change the URL or options of a fleet that is not open: what the command line says wins over what the app says."""
         given = (url or self._given[0], self._given[1] | options)
         self.options, self._given = parse_options(*given), given
-
-    # declaring
-    @overload
-    def job(self, name: F, /) -> F: ...
-    @overload
-    def job(
-        self,
-        name: str | None = None,
-        /,
-        *,
-        cron: str | None = None,
-        every: Duration | None = None,
-        at: datetime | None = None,
-        tz: str = "UTC",
-        misfire: Misfire | None = None,
-        misfire_grace: Duration = "60s",
-        catchup_limit: int = 1000,
-        overlap: Overlap = "allow",
-        jitter: Duration | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        start_deadline: Duration | None = None,
-        queue: str = "default",
-        priority: int = DEFAULT_PRIORITY,
-        timeout: Duration | None = None,
-        retry: Retry = ...,
-        executor: ExecutorName | None = None,
-        strict: bool = False,
-        dead_letter: bool = True,
-        aliases: Sequence[str] = (),
-    ) -> Callable[[F], F]: ...
-    @overload
-    def job(self, /, *, name: str, **options: Any) -> Callable[[F], F]: ...
-    def job(self, _name: Any = None, /, **options: Any) -> Any:
-        """Declare a job: `@fleet.job` or `@fleet.job("name", cron="0 2 * * *", misfire="fire_once", …)`. The function stays as it is.
-
-        `async def` runs on the worker's event loop, a plain `def` in a thread, `executor="process"` in a child process of its own, the only
-        kind whose `timeout` stops any code. With `cron=`, `every=` or `at=` the job gets a schedule of its own name; then `misfire=` is
-        required ("fire_all", "fire_once" or "skip"). Raises ConfigError or TriggerError at once for what cannot work.
-        """
-        if callable(_name):
-            self._declare(_name, None, {})
-            return _name
-
-        def decorate(fn: F) -> F:
-            self._declare(fn, options.pop("name", _name), options)
-            return fn
-
-        return decorate
-
-    def _declare(self, fn: Callable[..., Any], name: str | None, options: dict[str, Any]) -> None:
-        if unknown := sorted(set(options) - _JOB_OPTIONS - _SCHEDULE_OPTIONS - _TRIGGER_OPTIONS):
-            raise ConfigError(f"job {name or getattr(fn, '__name__', fn)!r}: unknown option {unknown[0]!r}")
-        retry = options.get("retry", Retry())
-        if not isinstance(retry, Retry):
-            raise ConfigError(f"job {name or fn.__name__!r}: retry={retry!r}: expected Retry(max_attempts=…, …)")
-        job, handler = make_job(
-            fn, name, queue=options.get("queue", "default"), priority=options.get("priority", DEFAULT_PRIORITY), timeout=options.get("timeout"),
-            retry=retry, executor=options.get("executor"), strict=options.get("strict", False), dead_letter=options.get("dead_letter", True),
-            start_deadline=options.get("start_deadline"), aliases=options.get("aliases", ()),
-        )  # fmt: skip
-        assert handler is not None
-        for taken in (job.name, *job.aliases):
-            if taken in self._declared and self._declared[taken].handler.fn is not fn:
-                raise ConfigError(f"job {taken!r} is declared twice; give one of them another name")
-        trigger = make_trigger(job.name, options.get("cron"), options.get("every"), options.get("at"), options.get("tz", "UTC"))
-        schedule = None
-        if trigger is not None:
-            kept = {k: v for k, v in options.items() if k in _SCHEDULE_OPTIONS}
-            try:
-                payload = handler.bind({}, self.options.max_payload)
-            except ValueError as error:
-                raise ConfigError(f"job {job.name!r} has a trigger, so it must run without a payload: {error}") from None
-            schedule = make_schedule(job.name, job, trigger, payload, **kept)
-        elif stray := sorted(set(options) & (_SCHEDULE_OPTIONS - {"start_deadline"})):
-            raise ConfigError(f"job {job.name!r}: {stray[0]}= belongs to a trigger; add cron=, every= or at=, or use fleet.schedule")
-        self._declared[job.name] = Declared(job, handler, retry, schedule)
-        self._by_function[fn] = job.name
-
-    def entries(self) -> list[Entry]:
-        """What a worker of this app can run."""
-        return [Entry(d.job, handler=d.handler, retry=d.retry) for d in self._declared.values()]
-
-    @overload
-    def payload(self, job: Callable[Concatenate[Context, P], Any], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]: ...
-    @overload
-    def payload(self, job: Callable[Concatenate[BlockingContext, P], Any], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]: ...
-    @overload
-    def payload(self, job: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]: ...
-    def payload(self, job: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """The payload of a call, type-checked like the call: `fleet.submit(send, fleet.payload(send, user=42, text="hi"))`."""
-        handler = self._declared[self._name_of(job)].handler
-        names = [p.name for p in handler.parameters]
-        if len(args) > len(names):
-            raise TypeError(f"{handler.name} takes {len(names)} arguments, {len(args)} were given")
-        given = dict(zip(names, args, strict=False))
-        if twice := sorted(set(given) & set(kwargs)):
-            raise TypeError(f"{handler.name} got {twice[0]!r} twice")
-        return given | kwargs
 
     # life
     async def open(self) -> Fleet:
@@ -205,17 +91,27 @@ class Fleet(Management):
     async def __aenter__(self) -> Fleet:
         return await self.open()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
     def make_store(self, *, pool_size: int = 4, application: str = "fleetcron", custom_plans: bool = False) -> Store:
         """A further store on the same database, not open yet: for another event loop."""
         o = self.options
         return make_store(
-            o.url, schema=o.schema, clock=self._clock, shards=o.shards, auto_migrate=o.auto_migrate, pgbouncer=o.pgbouncer, direct_url=o.direct_url,
-            pool_size=pool_size, statement_timeout=min(10.0, o.lease.total_seconds() / 3), application=application,
+            o.url,
+            schema=o.schema,
+            clock=self._clock,
+            shards=o.shards,
+            auto_migrate=o.auto_migrate,
+            pgbouncer=o.pgbouncer,
+            direct_url=o.direct_url,
+            pool_size=pool_size,
+            statement_timeout=min(10.0, o.lease.total_seconds() / 3),
+            application=application,
             custom_plans=custom_plans,
-        )  # fmt: skip
+        )
 
     def use_clock(self, clock: Callable[[], datetime] | None) -> None:
         """Go by this clock instead of the database's, or by the database's again (None): for tests. Raises StoreError while open."""
@@ -240,11 +136,13 @@ class Fleet(Management):
         if self._declared:
             await store.notify([REGISTRY])
         self._registry = {job.name: job for job in await store.jobs()}
-        schedules = [await self._as_paused(store, d.schedule) for d in self._declared.values() if d.schedule is not None]
+        schedules = [
+            await self._as_paused(store, d.schedule) for d in self._declared.values() if d.schedule is not None
+        ]
         if schedules:
             answers = await store.put_schedules(schedules, self._who(), first_tick)
             if any(answer != "unchanged" for answer in answers):
-                await store.notify([SCHEDULES])
+                await store.notify([SCHEDULES, CANCELS])
 
     async def _as_paused(self, store: Store, declared: Schedule) -> Schedule:
         """A declaration does not say whether its schedule is paused: an operator does, and an app that starts again leaves that alone."""
@@ -278,9 +176,19 @@ class Fleet(Management):
         """
         target, handler = await self._resolve(job)
         new = self._new_run(
-            target, self._bind(handler, payload), at=at, delay=delay, key=key, key_scope=key_scope, on_duplicate=on_duplicate, tenant=tenant,
-            queue=queue, priority=priority, start_deadline=start_deadline, concurrency_key=concurrency_key,
-        )  # fmt: skip
+            target,
+            self._bind(handler, payload),
+            at=at,
+            delay=delay,
+            key=key,
+            key_scope=key_scope,
+            on_duplicate=on_duplicate,
+            tenant=tenant,
+            queue=queue,
+            priority=priority,
+            start_deadline=start_deadline,
+            concurrency_key=concurrency_key,
+        )
         if conn is not None:
             inserted = (await self.store.insert([new], conn=conn))[0]
         else:
@@ -315,14 +223,22 @@ class Fleet(Management):
                 runs.append(_copy(model, text))
             else:
                 at = due_at[i] if due_at is not None else None
-                own = {**options, **({"at": at} if at is not None else {}), **({"key": keys[i]} if keys is not None else {})}
+                own = {
+                    **options,
+                    **({"at": at} if at is not None else {}),
+                    **({"key": keys[i]} if keys is not None else {}),
+                }
                 runs.append(self._new_run(target, text, **own))
         if not runs:
             return Submitted([], [])
         if conn is not None:
             found = await self.store.insert(runs, conn=conn)
         else:
-            wake = self._out().waker.now({model.queue}) if any(self._soon(r) for r in (runs[0], runs[-1])) or due_at is not None else []
+            wake = (
+                self._out().waker.now({model.queue})
+                if any(self._soon(r) for r in (runs[0], runs[-1])) or due_at is not None
+                else []
+            )
             found = await self.store.insert(runs, wake=wake)
         return Submitted([f.id for f in found], [f.created for f in found])
 
@@ -379,22 +295,29 @@ class Fleet(Management):
         now = self._clock() if self._clock is not None else wall_now()
         due = due_at or now
         return RunRecord(
-            id=run_id, job=new.job, schedule=None, tenant=new.tenant, queue=new.queue, priority=new.priority, nominal_at=None, due_at=due,
-            state=State.SCHEDULED if due > now else State.READY, attempt=0, payload=new.payload, result=None, error=None, key=new.key,
-            created_at=now, started_at=None, finished_at=None, worker=None,
-        )  # fmt: skip
+            id=run_id,
+            job=new.job,
+            schedule=None,
+            tenant=new.tenant,
+            queue=new.queue,
+            priority=new.priority,
+            nominal_at=None,
+            due_at=due,
+            state=State.SCHEDULED if due > now else State.READY,
+            attempt=0,
+            payload=new.payload,
+            result=None,
+            error=None,
+            key=new.key,
+            created_at=now,
+            started_at=None,
+            finished_at=None,
+            worker=None,
+        )
 
     def _bind(self, handler: Handler | None, payload: Any) -> str:
         limit = self.options.max_payload
         return encode_payload(payload, max_bytes=limit) if handler is None else handler.bind(payload, limit)
-
-    def _name_of(self, job: Callable[..., Any] | str) -> str:
-        if isinstance(job, str):
-            return job
-        try:
-            return self._by_function[job]
-        except (KeyError, TypeError):
-            raise NotFound(f"{job!r} is not a job of this fleet: decorate it with @fleet.job, or name a job by a string") from None
 
     async def _resolve(self, job: Callable[..., Any] | str) -> tuple[Job, Handler | None]:
         """A declared job with its handler, or one that the registry knows."""
@@ -408,11 +331,15 @@ class Fleet(Management):
             for candidate in self._registry.values():
                 if name in candidate.aliases:
                     return candidate, None
-            raise NotFound(f"no job is named {name!r}: it is registered when an app that declares it starts, or by `fleetcron job add`")
+            raise NotFound(
+                f"no job is named {name!r}: it is registered when an app that declares it starts, or by `fleetcron job add`"
+            )
         return self._registry[name], None
 
     # scheduling
-    async def schedule(self, name: str, job: Callable[..., Any] | str, trigger: Trigger, payload: Any = None, **options: Any) -> Schedule:
+    async def schedule(
+        self, name: str, job: Callable[..., Any] | str, trigger: Trigger, payload: Any = None, **options: Any
+    ) -> Schedule:
         """Create a schedule, or edit the one of this name; `options` as for `job` (misfire, misfire_grace, catchup_limit, overlap, jitter,
         start, end, start_deadline, tenant, queue, priority, paused). An edit withdraws ticks that have not started and never back-fires.
         Raises ConfigError, TriggerError (it can never fire), PayloadError, NotFound."""
@@ -425,17 +352,21 @@ class Fleet(Management):
         for name, job, trigger, *rest in schedules:
             target, handler = await self._resolve(job)
             options = rest[1] if len(rest) > 1 else {}
-            if unknown := sorted(set(options) - _SCHEDULE_OPTIONS - {"tenant", "queue", "priority", "paused"}):
+            if unknown := sorted(set(options) - SCHEDULE_OPTIONS - {"tenant", "queue", "priority", "paused"}):
                 raise ConfigError(f"schedule {name!r}: unknown option {unknown[0]!r}")
             made.append(make_schedule(name, target, trigger, self._bind(handler, rest[0] if rest else None), **options))
         answers = await self.store.put_schedules(made, self._who(), first_tick)
         if any(answer != "unchanged" for answer in answers):
-            await self.store.notify([SCHEDULES])
+            await self.store.notify([SCHEDULES, CANCELS])
         return answers
 
     # what Management and Run need
     def _who(self) -> str:
-        return f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}"
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):  # a container's user without an account
+            user = str(os.getuid())
+        return f"{user}@{socket.gethostname()}:{os.getpid()}"
 
     async def _wait_final(self, run_id: int, timeout: float | None) -> None:
         waiters = self._waiters
@@ -471,11 +402,6 @@ class Fleet(Management):
         return other
 
 
-_TRIGGER_OPTIONS = {"cron", "every", "at", "tz"}
-_SCHEDULE_OPTIONS = {"misfire", "misfire_grace", "catchup_limit", "overlap", "jitter", "start", "end", "start_deadline"}
-_JOB_OPTIONS = {"queue", "priority", "timeout", "retry", "executor", "strict", "dead_letter", "start_deadline", "aliases"}
-
-
 def _duration(value: Any, name: str, *, allow_zero: bool = False) -> timedelta:
     try:
         return parse_duration(value, name=name, allow_zero=allow_zero)
@@ -485,6 +411,16 @@ def _duration(value: Any, name: str, *, allow_zero: bool = False) -> timedelta:
 
 def _copy(model: NewRun, payload: str) -> NewRun:
     return NewRun(
-        job=model.job, payload=payload, queue=model.queue, priority=model.priority, tenant=model.tenant, due_at=model.due_at, delay=model.delay,
-        key=model.key, key_scope=model.key_scope, on_duplicate=model.on_duplicate, start_deadline=model.start_deadline, gate=model.gate,
-    )  # fmt: skip
+        job=model.job,
+        payload=payload,
+        queue=model.queue,
+        priority=model.priority,
+        tenant=model.tenant,
+        due_at=model.due_at,
+        delay=model.delay,
+        key=model.key,
+        key_scope=model.key_scope,
+        on_duplicate=model.on_duplicate,
+        start_deadline=model.start_deadline,
+        gate=model.gate,
+    )

@@ -30,7 +30,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
     replayed: int
     skipped: int
-    reasons: dict[str, int] = {}  # noqa: RUF012  # msgspec copies it for each instance
+    reasons: dict[str, int] = {}  # msgspec copies it for each instance
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -63,9 +63,7 @@ class Management:
         """The registry. `known` says whether a live worker can run it."""
         return await self.store.jobs()
 
-    async def schedules(
-        self, *, job: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[Schedule]:
+    async def schedules(self, *, job: str | None = None, limit: int = 100, after: str | None = None) -> Page[Schedule]:
         """Schedules by name."""
         found = Page(await self.store.schedules(job=job, limit=_limit(limit) + 1, after=after))
         return _page(found, limit, lambda s: s.name)
@@ -95,9 +93,17 @@ class Management:
         if state is not None and state not in list(State):
             raise ConfigError(f"state={state!r}: expected one of {', '.join(State)}")
         where = RunFilter(
-            job=job, schedule=schedule, state=state, tenant=tenant, queue=queue, key=key, since=_aware(since, "since"), until=_aware(until, "until"),
-            limit=_limit(limit) + 1, after=after,
-        )  # fmt: skip
+            job=job,
+            schedule=schedule,
+            state=state,
+            tenant=tenant,
+            queue=queue,
+            key=key,
+            since=_aware(since, "since"),
+            until=_aware(until, "until"),
+            limit=_limit(limit) + 1,
+            after=after,
+        )
         found = Page(Run(self, record) for record in await self.store.runs(where))  # type: ignore[arg-type]
         return _page(found, limit, lambda r: r.id)
 
@@ -149,7 +155,9 @@ class Management:
             ticks.append(moment)
         return ticks
 
-    async def dead_letters(self, *, job: str | None = None, limit: int = 100, after: int | None = None) -> Page[DeadLetter]:
+    async def dead_letters(
+        self, *, job: str | None = None, limit: int = 100, after: int | None = None
+    ) -> Page[DeadLetter]:
         """Runs that used up their attempts, newest first."""
         found = Page(await self.store.dead_letters(job=job, limit=_limit(limit) + 1, after=after))
         return _page(found, limit, lambda d: d.run_id)
@@ -183,6 +191,7 @@ class Management:
         """Pause a schedule: its ticks are not written, and what was written but has not started is withdrawn. Raises NotFound."""
         if not await self.store.pause_schedule(name, self._who()):
             raise NotFound(f"no schedule is named {name!r}")
+        await self.store.notify([CANCELS])
 
     async def resume(self, name: str, at: datetime | None = None) -> None:
         """Resume a schedule, from now or from `at`; the time of the pause is not caught up. Raises NotFound."""
@@ -194,6 +203,7 @@ class Management:
         """Remove a schedule and its ticks that have not started. Raises NotFound."""
         if not await self.store.remove_schedule(name, self._who()):
             raise NotFound(f"no schedule is named {name!r}")
+        await self.store.notify([CANCELS])
 
     async def add_jobs(self, jobs: Sequence[Job]) -> list[str]:
         """Register jobs that need no Python (shell). Returns "created", "edited" or "unchanged", in order. Raises ConfigError when a name
@@ -203,7 +213,9 @@ class Management:
         for job in jobs:
             old = known.get(job.name)
             if old is not None and old.type != job.type:
-                raise ConfigError(f"job {job.name!r} is a {old.type} job of the fleet already; choose another name for this {job.type} job")
+                raise ConfigError(
+                    f"job {job.name!r} is a {old.type} job of the fleet already; choose another name for this {job.type} job"
+                )
             same = old is not None and msgspec.structs.replace(old, id=job.id, known=job.known) == job
             answers.append("created" if old is None else "unchanged" if same else "edited")
         if changed := [job for job, answer in zip(jobs, answers, strict=True) if answer != "unchanged"]:
@@ -222,7 +234,14 @@ class Management:
         found = await self.store.schedules(name=name)
         if found:
             s = found[0]
-            new = NewRun(job=s.job, payload=s.payload, queue=s.queue, priority=s.priority, tenant=s.tenant, start_deadline=s.start_deadline)
+            new = NewRun(
+                job=s.job,
+                payload=s.payload,
+                queue=s.queue,
+                priority=s.priority,
+                tenant=s.tenant,
+                start_deadline=s.start_deadline,
+            )
             inserted = (await self.store.insert([new], wake=[s.queue]))[0]
             return await self.run(inserted.id)
         return await self.submit(name)  # type: ignore[attr-defined,no-any-return]
@@ -251,17 +270,22 @@ class Management:
             while page := await self.store.dead_letters(job=job, limit=1000, after=after):
                 after = page[-1].run_id
                 wanted += [
-                    d.run_id for d in page
-                    if (schedule is None or d.schedule == schedule) and (tenant is None or d.tenant == tenant)
-                    and (since is None or d.died_at >= since) and (until is None or d.died_at < until)
-                ]  # fmt: skip
+                    d.run_id
+                    for d in page
+                    if (schedule is None or d.schedule == schedule)
+                    and (tenant is None or d.tenant == tenant)
+                    and (since is None or d.died_at >= since)
+                    and (until is None or d.died_at < until)
+                ]
         replayed = 0
         for i in range(0, len(wanted), 1000):
             replayed += len(await self.store.replay(wanted[i : i + 1000], self._who()))
         if replayed:
             await self.store.notify([""])
         skipped = len(wanted) - replayed
-        return Replayed(replayed, skipped, {"not a dead letter any more (or its job is gone)": skipped} if skipped else {})
+        return Replayed(
+            replayed, skipped, {"not a dead letter any more (or its job is gone)": skipped} if skipped else {}
+        )
 
     async def purge_dead(self, run_ids: Sequence[int]) -> int:
         """Forget dead letters; their runs stay in the history as failed."""

@@ -196,7 +196,9 @@ class SchedulerThread:
             await store.close()
 
 
-def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], names: Sequence[str] = ("SIGTERM", "SIGINT")) -> None:
+def on_signals(
+    loop: asyncio.AbstractEventLoop, stop: Callable[[], None], names: Sequence[str] = ("SIGTERM", "SIGINT")
+) -> None:
     """The first signal calls `stop` on the loop; the second ends the process at once, children included. Call in the main thread.
 
     Not `loop.add_signal_handler`: that waits for the loop's next turn, and the second signal is for when there is none (a handler blocks).

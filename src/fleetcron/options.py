@@ -46,7 +46,9 @@ def parse_options(url: str | None, given: Mapping[str, Any], env: Mapping[str, s
     """
     env = os.environ if env is None else env
     if unknown := sorted(set(given) - set(Options.__struct_fields__)):
-        raise ConfigError(f"unknown option {unknown[0]!r}; allowed are {', '.join(sorted(set(Options.__struct_fields__) - {'url'}))}")
+        raise ConfigError(
+            f"unknown option {unknown[0]!r}; allowed are {', '.join(sorted(set(Options.__struct_fields__) - {'url'}))}"
+        )
     found: dict[str, Any] = {"url": url or env.get("FLEETCRON_URL") or DEFAULT_URL}
     for name in Options.__struct_fields__[1:]:
         variable = f"FLEETCRON_{name.upper()}"
@@ -86,11 +88,13 @@ def _parse(name: str, value: Any, source: str) -> Any:
                 return _flag(value, source)
             case "schema":
                 if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
-                    raise ValueError(f"{source}: {value!r} is not a schema name; expected lower-case letters, digits and _")
+                    raise ValueError(
+                        f"{source}: {value!r} is not a schema name; expected lower-case letters, digits and _"
+                    )
                 return value
             case _:
                 if not isinstance(value, str):
-                    raise ValueError(f"{source}: {value!r} is not text")
+                    raise ValueError(f"{source}: {value!r} is not text")  # noqa: TRY004  # made a ConfigError below
                 return value
     except ValueError as error:
         raise ConfigError(str(error)) from None

@@ -32,7 +32,9 @@ class Run:
 
     __slots__ = ("_record", "_source", "attempts", "created")
 
-    def __init__(self, source: RunSource, record: RunRecord, attempts: list[Attempt] | None = None, *, created: bool = False) -> None:
+    def __init__(
+        self, source: RunSource, record: RunRecord, attempts: list[Attempt] | None = None, *, created: bool = False
+    ) -> None:
         self._source, self._record = source, record
         self.attempts: list[Attempt] = attempts or []
         self.created = created
@@ -70,7 +72,9 @@ class Run:
     def idempotency_key(self) -> str:
         """The name of the work, the same for every attempt: what handlers see as `ctx.idempotency_key`."""
         r = self._record
-        return idempotency_key(run_id=r.id, job=r.job, schedule=r.schedule, nominal_at=r.nominal_at, generation=r.generation)
+        return idempotency_key(
+            run_id=r.id, job=r.job, schedule=r.schedule, nominal_at=r.nominal_at, generation=r.generation
+        )
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {self.job} {self.state.value}>"
@@ -82,7 +86,10 @@ class Run:
 
     async def wait(self, timeout: Any = None) -> Run:
         """Until the run is final, then refreshed. Raises WaitTimeout (a TimeoutError) after `timeout`, a duration."""
-        await self._source._wait_final(self.id, None if timeout is None else parse_duration(timeout, name="timeout", allow_zero=True).total_seconds())
+        await self._source._wait_final(
+            self.id,
+            None if timeout is None else parse_duration(timeout, name="timeout", allow_zero=True).total_seconds(),
+        )
         return await self.refresh()
 
     async def cancel(self) -> str:
@@ -103,7 +110,9 @@ class Run:
 class Waiters:
     """All waits of one event loop share one question to the database: "which of these have ended?"."""
 
-    def __init__(self, final: Callable[[list[int]], Awaitable[list[int]]], sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self, final: Callable[[list[int]], Awaitable[list[int]]], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
         self._final, self._sleep = final, sleep
         self._waiting: dict[int, list[Any]] = {}
         self._task: Any = None
@@ -145,4 +154,3 @@ class Waiters:
                         answer.set_exception(error)
         finally:
             self._task = None
-

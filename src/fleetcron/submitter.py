@@ -59,7 +59,9 @@ class Submitter:
     async def _flush(self, batch: Sequence[tuple[NewRun, bool, asyncio.Future[Inserted]]]) -> None:
         """One statement; if it is refused (not for want of a database), one for each run, so that a bad one does not take others down."""
         try:
-            found = await self._store.insert([run for run, _, _ in batch], wake=self.waker.now(run.queue for run, soon, _ in batch if soon))
+            found = await self._store.insert(
+                [run for run, _, _ in batch], wake=self.waker.now(run.queue for run, soon, _ in batch if soon)
+            )
         except FleetcronError as error:
             if len(batch) == 1 or not isinstance(error, StoreError):
                 for _, _, answer in batch:

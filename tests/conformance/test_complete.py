@@ -58,8 +58,8 @@ async def test_a_wrong_fence_a_wrong_worker_and_a_wrong_run_are_refused(store: S
     worker, other = await hand(store), await hand(store, "node-2")
     await insert(store, new(), new())
     mine, (theirs,) = await worker.claim_one(), await other.claim()
-    bad = [Done(mine.run_id, mine.fence + 1000, at(0)), Done(mine.run_id, theirs.fence, at(0)), Done(mine.run_id + 1000, mine.fence, at(0))]
-    assert await store.complete(worker.id, bad) == set()
+    for run_id, fence in ((mine.run_id, mine.fence + 1000), (mine.run_id, theirs.fence), (theirs.run_id, mine.fence)):
+        assert await store.complete(worker.id, [Done(run_id, fence, at(0))]) == set()
     assert await store.complete(other.id, [Done(mine.run_id, mine.fence, at(0))]) == set()
     assert await worker.complete(theirs) == set()
     assert {(await the_run(store, r.run_id)).state for r in (mine, theirs)} == {"running"}
@@ -67,14 +67,18 @@ async def test_a_wrong_fence_a_wrong_worker_and_a_wrong_run_are_refused(store: S
     assert await other.complete(mine, theirs) == {theirs.run_id}
 
 
-async def test_two_runs_with_swapped_fences_are_refused(store: Store) -> None:
-    """Both numbers are on the worker's leases: only as pairs do they prove anything."""
+async def test_of_two_attempts_in_one_batch_the_one_that_holds_the_lease_counts(store: Store) -> None:
     worker = await hand(store)
-    await insert(store, new(), new())
-    a, b = await worker.claim()
-    swapped = [Done(a.run_id, b.fence, at(0)), Done(b.run_id, a.fence, at(0))]
-    assert await store.complete(worker.id, swapped) == set()
-    assert await worker.complete(a, b) == {a.run_id, b.run_id}
+    await insert_one(store)
+    old = await worker.claim_one()
+    await worker.settle(old)
+    held = await worker.claim_one()
+    for order in ((old, held), (held, old)):
+        done = [Done(r.run_id, r.fence, at(0), str(r.fence), attempt=r.attempt) for r in order]
+        won = await store.complete(worker.id, done)
+        assert won == ({held.run_id} if order[0] is old else set())
+    seen = await the_run(store, held.run_id)
+    assert (seen.result, seen.attempt) == (str(held.fence), 2)
 
 
 async def test_the_late_completion_of_a_rescued_run_is_refused(store: Store, clock: Clock) -> None:

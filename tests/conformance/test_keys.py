@@ -248,3 +248,26 @@ async def test_no_overlap_in_many_races(store: Store, open_store: OpenStore) -> 
         await workers[0].complete(run)
     assert await look(store, "SELECT count(*) FROM run WHERE state = 'succeeded'") == [(created,)]
     assert await state(store, (await insert_keyed(store)).id) == "ready"
+
+
+async def test_batches_of_ends_and_of_keys_do_not_block_each_other(store: Store, open_store: OpenStore) -> None:
+    """Ends free keys, inserts take them: whoever locks several must do so in one order."""
+    other = await open_store()
+    worker = await hand(store)
+    keys = [f"k{i}" for i in range(40)]
+    for round_ in range(15):
+        await store.insert([new(key=key) for key in (keys if round_ % 2 else reversed(keys))])
+        runs = await worker.claim()
+        inserts = [other.insert([new(key=key) for key in order]) for order in (keys, keys[::-1], keys)]
+        answers = await asyncio.gather(worker.complete(*runs), *inserts)
+        assert len(answers[0]) == 40
+        await worker.complete(*await worker.claim())
+
+
+async def test_replace_reaches_a_run_that_waits_for_its_turn(store: Store) -> None:
+    worker = await hand(store)
+    await store.insert([new(gate="g")])
+    first = await insert_keyed(store, gate="g", payload='{"n":1}')
+    await store.admit(worker.id, await worker.claim())
+    await insert_keyed(store, gate="g", payload='{"n":2}', on_duplicate="replace")
+    assert (await the_run(store, first.id)).payload == '{"n":2}'

@@ -21,7 +21,13 @@ def note(*words: Any) -> None:
 if policy := os.environ.get("CRASH_POLICY"):
     grace = os.environ.get("CRASH_GRACE", "60s")
 
-    @fleet.job("tick", every=os.environ.get("CRASH_EVERY", "1s"), misfire=policy, misfire_grace=grace, queue=os.environ.get("CRASH_QUEUE", "default"))
+    @fleet.job(
+        "tick",
+        every=os.environ.get("CRASH_EVERY", "1s"),
+        misfire=policy,
+        misfire_grace=grace,
+        queue=os.environ.get("CRASH_QUEUE", "default"),
+    )
     async def tick(ctx: Context) -> None:
         assert ctx.nominal_at is not None
         missed = ctx.missed.count if ctx.missed else 0

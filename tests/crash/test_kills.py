@@ -23,7 +23,9 @@ LEASE = 15.0
 
 
 def lines(log: Path, word: str) -> list[list[str]]:
-    return [line.split() for line in log.read_text().splitlines() if line.startswith(f"{word} ")] if log.exists() else []
+    return (
+        [line.split() for line in log.read_text().splitlines() if line.startswith(f"{word} ")] if log.exists() else []
+    )
 
 
 @pytest.fixture
@@ -31,7 +33,9 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "crash.log"
 
 
-def make_nodes(url: str, folder: Path, log: Path, *args: str, env: dict[str, str] | None = None) -> Iterator[NodeProcess]:
+def make_nodes(
+    url: str, folder: Path, log: Path, *args: str, env: dict[str, str] | None = None
+) -> Iterator[NodeProcess]:
     for n in itertools.count(1):
         yield NodeProcess(url, APP, folder, *args, env={"CRASH_LOG": str(log), **(env or {})}, name=f"node{n}")
 

@@ -49,7 +49,9 @@ def settled(url: str, log: Path, policy: str, down: tuple[float, float], until: 
             continue  # a tick that had started when its worker died: tried again, whatever the policy
         starts.setdefault(float(line[1]), []).append(float(line[2]))
         told[float(line[1])] = int(line[5])
-    named = [float(t) for t in range(math.ceil(down[0] / EVERY) * EVERY, math.floor(down[1] / EVERY) * EVERY + 1, EVERY)]
+    named = [
+        float(t) for t in range(math.ceil(down[0] / EVERY) * EVERY, math.floor(down[1] / EVERY) * EVERY + 1, EVERY)
+    ]
     missed = {t for t in named for m in misses if m.first.timestamp() <= t <= m.last.timestamp() and t not in starts}
     ran = [t for t in named if t in starts]
     assert sorted(missed | set(ran)) == named, "a tick of the outage left neither a run nor a miss record"
@@ -66,14 +68,18 @@ def settled(url: str, log: Path, policy: str, down: tuple[float, float], until: 
             assert len(late) <= 1, f"{len(late)} late runs under fire_once"
             assert len(ran) <= 2
             held = AHEAD / EVERY + 1  # judged after the run had started: the next late run is told
-            assert 0 <= sum(m.count for m in misses) - sum(told.values()) <= held, "the run was not told what was judged away for it"
+            assert 0 <= sum(m.count for m in misses) - sum(told.values()) <= held, (
+                "the run was not told what was judged away for it"
+            )
         case "skip":
             assert not late, f"later than its grace under skip: {[(t, starts[t]) for t in late]}"
             assert len(ran) <= 2
     if policy != "fire_all":
         assert missed, "nothing was judged away"
         assert all(runs[t].state == "missed" for t in missed if t in runs)
-    after = [float(t) for t in range(math.ceil((down[1] + 2) / EVERY) * EVERY, math.floor(until / EVERY) * EVERY + 1, EVERY)]
+    after = [
+        float(t) for t in range(math.ceil((down[1] + 2) / EVERY) * EVERY, math.floor(until / EVERY) * EVERY + 1, EVERY)
+    ]
     assert after
     assert all(starts[t][0] - t < 0.5 for t in after), "a tick after the outage was late"
 

@@ -18,7 +18,9 @@ READY_WITHIN = 30.0
 class NodeProcess:
     """`fleetcron run` of an app, in a process group of its own; stderr goes to `log`."""
 
-    def __init__(self, url: str, app: str, folder: Path, *args: str, env: dict[str, str] | None = None, name: str = "node") -> None:
+    def __init__(
+        self, url: str, app: str, folder: Path, *args: str, env: dict[str, str] | None = None, name: str = "node"
+    ) -> None:
         self.url, self.app, self.folder, self.args, self.env, self.name = url, app, folder, args, env or {}, name
         self.log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -70,7 +72,9 @@ class NodeProcess:
     def __enter__(self) -> NodeProcess:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.kill()
 
 

@@ -61,10 +61,8 @@ async def dead_replay(settings: Settings, /, run: tuple[int, ...], everything: b
     given = {name: value for name, value in filters.items() if value is not None}
     _one_way(run, given, everything)
     async with settings.fleet().operator() as fleet:
-        if run:
-            answers = [await fleet.replay(run_id) for run_id in dict.fromkeys(run)]
-        else:
-            answers = [await fleet.replay(all=everything, **given)]
+        wanted: list[dict[str, Any]] = [{"run_id": run_id} for run_id in dict.fromkeys(run)]
+        answers = [await fleet.replay(**one) for one in wanted or [given | {"all": everything}]]
     reasons: dict[str, int] = {}
     for answer in answers:
         for reason, count in answer.reasons.items():

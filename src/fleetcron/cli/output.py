@@ -119,10 +119,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) 
 
 
 def _draw(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    from rich import box  # noqa: PLC0415  # lazy: 60 ms, and only terminals need it
-    from rich.console import Console  # noqa: PLC0415  # lazy: as above
-    from rich.table import Table  # noqa: PLC0415  # lazy: as above
-    from rich.text import Text  # noqa: PLC0415  # lazy: as above
+    from rich import box  # lazy: 60 ms, and only terminals need it
+    from rich.console import Console  # lazy: as above
+    from rich.table import Table  # lazy: as above
+    from rich.text import Text  # lazy: as above
 
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in columns:

@@ -13,6 +13,9 @@ from fleetcron.errors import ConfigError, FleetcronError, PayloadError, TriggerE
 
 # section: {command: (module:attribute, what `fleetcron --help` says)}
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "To begin": {
+        "demo": ("demo:demo", "See it work: kills, an outage, a poison job, and the verdict."),
+    },
     "Nodes": {
         "run": ("serve:run", "Start a node: scheduler, worker, or both."),
         "node": ("nodes:node", "Live nodes (node list)."),

@@ -35,7 +35,7 @@ class Settings:
 
     def fleet(self, **options: Any) -> Fleet:
         """The app's fleet, or one without an app; `options` (None: not given) and --url win over what the app says."""
-        from fleetcron.fleet import Fleet  # noqa: PLC0415  # lazy: costs 100 ms, and `next`, `explain` and --help need none
+        from fleetcron.fleet import Fleet  # lazy: costs 100 ms, and `next`, `explain` and --help need none
 
         app = self.app or os.environ.get("FLEETCRON_APP")
         given = {name: value for name, value in options.items() if value is not None}
@@ -49,7 +49,7 @@ class Settings:
 
 def load(app: str) -> Fleet:
     """The fleet that `module:attribute` names. Raises ConfigError when it is not there, AppError if importing fails."""
-    from fleetcron.fleet import Fleet  # noqa: PLC0415  # lazy: see above
+    from fleetcron.fleet import Fleet  # lazy: see above
 
     module_name, _, attribute = app.partition(":")
     attribute = attribute or "fleet"
@@ -96,7 +96,7 @@ def asynchronous(command: Callable[Concatenate[Settings, P], Coroutine[Any, Any,
     @click.pass_obj
     @functools.wraps(command)
     def run(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        import asyncio  # noqa: PLC0415  # lazy: 50 ms
+        import asyncio  # lazy: 50 ms
 
         asyncio.run(command(settings, *args, **kwargs))
 

@@ -29,7 +29,7 @@ def start(work: Coroutine[Any, Any, None]) -> None:
     """Run it, on uvloop where that is installed: it takes half of the event loop's work away."""
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:
-        import uvloop  # noqa: PLC0415  # lazy: an extra that may be missing
+        import uvloop  # lazy: an extra that may be missing
 
         new_loop = uvloop.new_event_loop
     except ImportError:

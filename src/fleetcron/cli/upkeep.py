@@ -28,10 +28,8 @@ def migrate(settings: Settings, check: bool) -> None:
             await store.close()
 
     names = asyncio.run(work())
-    if not names:
-        words = "the schema is up to date"
-    else:
-        words = f"{'to be applied' if check else 'applied'}: {', '.join(names)}"
+    did = "to be applied" if check else "applied"
+    words = f"{did}: {', '.join(names)}" if names else "the schema is up to date"
     output.emit(settings, {"pending" if check else "applied": names}, lambda: click.echo(words))
     if check and names:
         raise click.exceptions.Exit(1)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+
 
 class DatabaseElector:
     """No server of its own: campaigning for the shard row is the election."""
 
     name = "database"
 
-    async def start(self) -> None:
+    async def start(self, changed: Callable[[], None]) -> None:
         return None
 
     async def stop(self) -> None:
         return None
 
+    def stand(self, keep: Collection[int], free: Sequence[int], most: int) -> None:
+        return None
+
     def nominated(self, shard: int) -> bool:
         return True
+
+    def reached(self) -> bool:
+        return True
+
+    def status(self) -> str:
+        return "the database elects"

@@ -1,4 +1,4 @@
-"""Leading a shard: campaigning for a term, renewing it, and knowing for how long it may be believed in.
+"""Leading a shard: what this process believes, and for how long it may.
 
 What a process may trust: it leads until `deadline` = the moment it *sent* the last renewal that was granted, plus the ttl, minus a margin,
 on a clock that nobody sets. The answer's arrival does not count: it may have been under way for long. On a refused or failed renewal, on
@@ -21,58 +21,50 @@ log = logging.getLogger("fleetcron.scheduler")
 
 
 class Leadership:
-    """One shard. `step` is called every `ttl / 5`: it campaigns, or renews once a third of the ttl has passed."""
+    """One shard, as this process sees it. `Shares` campaigns and renews; everybody else asks for `term()`."""
 
-    def __init__(self, store: Store, elector: Elector, node: WorkerInfo, shard: int, ttl: float, contact: Contact) -> None:
+    def __init__(
+        self, store: Store, elector: Elector, node: WorkerInfo, shard: int, ttl: float, contact: Contact
+    ) -> None:
         self._store, self._elector, self._node, self.shard = store, elector, node, shard
         self._ttl, self._seconds, self._contact = timedelta(seconds=ttl), ttl, contact
         self._margin = ttl * 0.1
         self._term: int | None = None
-        self._deadline = self._renew_at = 0.0
+        self._owed: int | None = None  # a term given up in memory that the database still grants us
+        self._deadline = 0.0
 
     def term(self) -> int | None:
         """The term in which this process leads, None when it does not or cannot be sure."""
-        if self._term is not None and (monotonic() >= self._deadline or not self._elector.nominated(self.shard)):
-            self.step_down("its time ran out" if monotonic() >= self._deadline else f"the {self._elector.name} elector took it back")
+        if self._term is not None:
+            if monotonic() >= self._deadline:
+                self.step_down("its time ran out")
+            elif not self._elector.nominated(self.shard):
+                self.step_down(f"the {self._elector.name} elector took it back")
         return self._term
 
+    def begin(self, term: int, sent: float) -> None:
+        """The database has conferred this term; it was asked at `sent`."""
+        self._term, self._owed = term, None
+        self.renewed(sent)
+        log.info("shard %d: leading in term %d", self.shard, term)
+
+    def renewed(self, sent: float) -> None:
+        """The database has renewed the term; it was asked at `sent`."""
+        self._deadline = sent + self._seconds - self._margin
+
     def step_down(self, why: str) -> None:
-        """Stop leading, at once and in memory only: the shard's row runs out by itself."""
+        """Stop leading, at once and in memory only. The shard's row runs out by itself, or sooner with `resign`."""
         if self._term is not None:
             log.warning("shard %d: no longer leading (term %d): %s", self.shard, self._term, why)
-            self._term = None
+            self._owed, self._term = self._term, None
 
-    async def step(self) -> bool:
-        """Campaign or renew; returns True when a term has just begun."""
-        term, sent = self.term(), monotonic()
-        try:
-            if term is None:
-                if not self._elector.nominated(self.shard):
-                    return False
-                term = await self._store.campaign(self.shard, self._node, self._ttl)
-                if term is None:
-                    return False
-                self._term = term
-                log.info("shard %d: leading in term %d", self.shard, term)
-                self._renewed(sent)
-                return self.term() is not None
-            if sent >= self._renew_at:
-                if await self._store.renew(self.shard, self._node.node, term, self._ttl):
-                    self._renewed(sent)
-                else:
-                    self.step_down("the database refused the renewal")
-        except StoreError as error:
-            self._contact.lost()
-            self.step_down(f"the database did not answer: {error}")
-        return False
-
-    def _renewed(self, sent: float) -> None:
-        self._deadline = sent + self._seconds - self._margin
-        self._renew_at = sent + self._seconds / 3
+    def owes(self) -> bool:
+        """Was a term given up that the database may still grant this node? Then a successor waits for its end."""
+        return self._owed is not None
 
     async def resign(self) -> None:
         """Step down in order, so that a successor need not wait."""
-        term, self._term = self._term, None
+        term, self._term, self._owed = self._term or self._owed, None, None
         if term is not None:
             try:
                 await self._store.resign(self.shard, self._node.node, term)

@@ -40,7 +40,9 @@ class Rescuer:
         done = await self._store.rescue(sorted(suspects), expired=self._contact.seconds() >= self._lease)
         if done.workers:
             self.rescued += done.requeued + done.dead
-            log.warning("rescued workers %s: %d runs put back, %d to the dead letters", done.workers, done.requeued, done.dead)
+            log.warning(
+                "rescued workers %s: %d runs put back, %d to the dead letters", done.workers, done.requeued, done.dead
+            )
             if done.requeued:
                 await self._store.notify([""])
         return done

@@ -46,7 +46,11 @@ class Ticker:
             if len(schedules) < BATCH and not progress:
                 return written
             if not progress:
-                log.error("shard %d: %d schedules cannot be advanced; trying again later", self._leadership.shard, len(schedules))
+                log.error(
+                    "shard %d: %d schedules cannot be advanced; trying again later",
+                    self._leadership.shard,
+                    len(schedules),
+                )
                 return written
         return written
 
@@ -64,8 +68,12 @@ class Ticker:
                 fires.append(self._fire(schedule, now, until))
         progress = bool(late) or any(s.error for s in schedules)
         for schedule in late:
-            await self._store.judge(schedule.name, [], worker=None, leader=(shard, term), lease=self._lease, decide=judge)
-        fired = await self._store.fire(shard, term, fires, tzdata=self._tzdata, until=until if len(schedules) < BATCH else None)
+            await self._store.judge(
+                schedule.name, [], worker=None, leader=(shard, term), lease=self._lease, decide=judge
+            )
+        fired = await self._store.fire(
+            shard, term, fires, tzdata=self._tzdata, until=until if len(schedules) < BATCH else None
+        )
         if not fired.led:
             self._leadership.step_down("its term is stale")
             return False, 0
@@ -79,8 +87,13 @@ class Ticker:
             ticks.append(Tick(tick.nominal_at, tick.due_at, tick.late_at, before))
             before = tick.nominal_at
         return Fire(
-            schedule_id=schedule.id, revision=schedule.revision, old_next=schedule.next_at, new_next=planned.new_next, ticks=ticks, prev_at=before
-        )  # fmt: skip
+            schedule_id=schedule.id,
+            revision=schedule.revision,
+            old_next=schedule.next_at,
+            new_next=planned.new_next,
+            ticks=ticks,
+            prev_at=before,
+        )
 
     async def mend(self) -> None:
         """Schedules that could not be evaluated, and those whose next tick was computed with other zone data, are looked at again."""

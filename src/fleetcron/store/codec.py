@@ -52,7 +52,9 @@ def job_spec(job: Job) -> str:
 def job_from(row: Mapping[str, Any]) -> Job:
     """A job from its row: id, name, spec, known."""
     spec = _job_spec.decode(row["spec"])
-    return Job(id=row["id"], name=row["name"], known=row["known"], **{f: getattr(spec, f) for f in _JobSpec.__struct_fields__})
+    return Job(
+        id=row["id"], name=row["name"], known=row["known"], **{f: getattr(spec, f) for f in _JobSpec.__struct_fields__}
+    )
 
 
 def schedule_spec(schedule: Schedule) -> str:

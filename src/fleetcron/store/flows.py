@@ -73,7 +73,9 @@ async def pause_schedule(tx: Tx, name: str, who: str) -> bool:
         await _withdraw(tx, old, "paused", unwritten=not one_shot(old))
         next_at = old.next_at
         if one_shot(old) and next_at is None:
-            next_at = old.trigger.next(await tx.now())  # written ahead, not started: withdrawn above, it must find its instant again
+            next_at = old.trigger.next(
+                await tx.now()
+            )  # written ahead, not started: withdrawn above, it must find its instant again
         await tx.pause_schedule(old.id, True, next_at)
         await tx.audit(who, "pause schedule", name)
     return True
@@ -117,7 +119,9 @@ async def _withdraw(tx: Tx, old: Schedule, reason: str, *, unwritten: bool = Tru
     if unwritten and not old.paused and old.error is None and old.next_at is not None and old.next_at <= now:
         first, last = bounded_next(old, old.next_at - _TICK), bounded_latest(old, now)
         if first is not None and last is not None and first <= last:
-            ranges.append(MissRange(first=first, last=last, count=bounded_count(old, first - _TICK, last), reason=reason))
+            ranges.append(
+                MissRange(first=first, last=last, count=bounded_count(old, first - _TICK, last), reason=reason)
+            )
     await tx.miss(old.name, old.misfire or "", ranges)
 
 
@@ -163,7 +167,10 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
         if runs[i].on_duplicate == "replace" and ids[i] not in won:
             await tx.replace_run(holders[_ident(runs[i])], runs[i])
     new = set(fresh)
-    return [Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False) for i, run in enumerate(runs)]
+    return [
+        Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False)
+        for i, run in enumerate(runs)
+    ]
 
 
 def _ident(run: NewRun) -> tuple[str, str, str]:
@@ -181,10 +188,15 @@ async def admit(tx: Tx, worker: int, gated: Sequence[Claimed]) -> list[Admission
     for run in sorted(gated, key=lambda r: (r.gate or "", r.due_at, r.run_id)):
         assert run.gate is not None
         await tx.gate_lock(run.gate)
-        running, waiting = await tx.gate_state(run.gate)
+        running, waiting = await tx.gate_state(run.gate, run)
         policy: Overlap = run.overlap or "queue_all"  # type: ignore[assignment]
-        match overlap(policy, running=running > 0, waiting=waiting):
+        verdict = overlap(policy, running=running > 0, waiting=waiting)
+        if policy == "replace" and run.nominal_at is not None and await tx.gate_newer(run.gate, run.nominal_at):
+            verdict = "miss"  # it was overtaken: the newest tick is the one to run
+        match verdict:
             case "start":
+                if policy == "replace":
+                    await _replace(tx, run.gate)
                 if await tx.gate_take(worker, run):
                     verdicts.append(Admission(run.run_id, "start"))
             case "wait":
@@ -195,11 +207,16 @@ async def admit(tx: Tx, worker: int, gated: Sequence[Claimed]) -> list[Admission
                     await _miss_one(tx, run.schedule, run, "overlap")
                     verdicts.append(Admission(run.run_id, "missed"))
             case "replace":
-                for schedule, nominal_at in await tx.gate_replace(run.gate):
-                    await tx.miss(schedule, "replace", [MissRange(first=nominal_at, last=nominal_at, count=1, reason="overlap")])
+                await _replace(tx, run.gate)
                 if await tx.gate_park(worker, run):
                     verdicts.append(Admission(run.run_id, "parked"))
     return verdicts
+
+
+async def _replace(tx: Tx, gate: str) -> None:
+    """Whoever holds the gate is asked to stop; the ticks that wait for it are missed."""
+    for schedule, nominal_at in await tx.gate_replace(gate):
+        await tx.miss(schedule, "replace", [MissRange(first=nominal_at, last=nominal_at, count=1, reason="overlap")])
 
 
 async def _miss_one(tx: Tx, schedule: str, run: Claimed, reason: str) -> None:
@@ -230,7 +247,9 @@ async def judge(
         if worker is not None and leased:
             gone = await tx.drop_leased(worker, leased, "schedule removed")
             ticks = [r.nominal_at for r in leased if r.nominal_at is not None and r.run_id in gone]
-            await tx.miss(name, "", [MissRange(first=tick, last=tick, count=1, reason="schedule removed") for tick in ticks])
+            await tx.miss(
+                name, "", [MissRange(first=tick, last=tick, count=1, reason="schedule removed") for tick in ticks]
+            )
         return None, []
     now = await tx.now()
     waiting = await tx.unstarted(schedule, await _since(tx, schedule, now))
@@ -238,7 +257,9 @@ async def judge(
         held = await tx.held(worker, leased)
         leased = [r for r in leased if r.run_id in held]  # the others are judged by whoever holds them now
     pending = [Pending(run_id=i, nominal_at=at, missed=missed) for i, at, missed in waiting]
-    pending += [Pending(run_id=r.run_id, nominal_at=r.nominal_at, missed=r.missed) for r in leased if r.nominal_at is not None]
+    pending += [
+        Pending(run_id=r.run_id, nominal_at=r.nominal_at, missed=r.missed) for r in leased if r.nominal_at is not None
+    ]
     pending.sort(key=lambda p: p.nominal_at)
     verdict = decide(schedule, Facts(now=now, pending=tuple(pending), lease=lease))
     reason = verdict.misses[0].reason if verdict.misses else "late"
@@ -258,13 +279,17 @@ async def judge(
             kept[latest], owed = _merge(owed, kept[latest]), None
         else:
             dropped = set(verdict.drop)
-            for told in [p.missed for p in pending if p.run_id in dropped] + [Missed(first=m.first, last=m.last, count=m.count) for m in misses]:
+            for told in [p.missed for p in pending if p.run_id in dropped] + [
+                Missed(first=m.first, last=m.last, count=m.count) for m in misses
+            ]:
                 owed = _merge(owed, told)
     await tx.keep_ticks(list(kept.items()), lease)
     queues: list[str] = []
     next_at, prev_at = schedule.next_at, None
     if leader is not None:
-        queues = await tx.late_runs(schedule, [(at, schedule.trigger.latest(at - _TICK), missed) for at, missed in late], lease)
+        queues = await tx.late_runs(
+            schedule, [(at, schedule.trigger.latest(at - _TICK), missed) for at, missed in late], lease
+        )
         next_at = verdict.next_at
         if next_at != schedule.next_at:
             prev_at = schedule.trigger.latest(now if next_at is None else next_at - _TICK)

@@ -40,7 +40,9 @@ class Tx(Protocol):
         """False when another process made one of this name meanwhile."""
         ...
 
-    async def update_schedule(self, old: Schedule, new: Schedule, next_at: datetime | None, prev_at: datetime | None) -> None:
+    async def update_schedule(
+        self, old: Schedule, new: Schedule, next_at: datetime | None, prev_at: datetime | None
+    ) -> None:
         """Replace the definition of a locked schedule: revision + 1, error and judged_until forgotten."""
         ...
 
@@ -87,7 +89,12 @@ class Tx(Protocol):
         ...
 
     async def judged(
-        self, schedule: Schedule, until: datetime | None, next_at: datetime | None, prev_at: datetime | None, owed: Missed | None
+        self,
+        schedule: Schedule,
+        until: datetime | None,
+        next_at: datetime | None,
+        prev_at: datetime | None,
+        owed: Missed | None,
     ) -> None:
         """Note how far a locked schedule has been judged, its next tick, and what no run has been told of yet."""
         ...
@@ -115,8 +122,13 @@ class Tx(Protocol):
 
     # gates
     async def gate_lock(self, gate: str) -> None: ...
-    async def gate_state(self, gate: str) -> tuple[int, int]:
-        """(leases holding the gate, runs parked at it), as committed before the lock was granted."""
+    async def gate_state(self, gate: str, run: Claimed) -> tuple[int, int]:
+        """(leases holding the gate, runs parked there before this one), as committed before the lock was granted. While the gate is held,
+        whoever is parked counts as before."""
+        ...
+
+    async def gate_newer(self, gate: str, nominal_at: datetime) -> bool:
+        """Does a newer tick hold the gate, or wait for it?"""
         ...
 
     async def gate_take(self, worker: int, run: Claimed) -> bool: ...

@@ -42,8 +42,8 @@ class Link:
             self._late.add(self._clock.now + lease + STEP)  # those that run after all are judged again if they do not start
         return verdict
 
-    async def lanes(self, queues: Sequence[str] | None, limit: int = 1000) -> tuple[datetime, list[Lane]]:
-        now, self.heads = await self._store.lanes(queues, limit)
+    async def lanes(self, queues: Sequence[str] | None, *args: Any, **how: Any) -> tuple[datetime, list[Lane]]:
+        now, self.heads = await self._store.lanes(queues, *args, **how)
         return now, self.heads
 
     async def claim(self, worker: int, lanes: Sequence[Lane], **how: Any) -> Claim:

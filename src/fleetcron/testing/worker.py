@@ -191,7 +191,7 @@ class VirtualWorker:
                     rested = await self._rest(pause)
             except TimeoutError:
                 raise FleetcronError("a worker waits for the database, which refuses what it writes; see the log") from None
-            claimer.wake()
+            claimer.wake(sweep=True)
             if await claimer.round(ahead=self._look_ahead):
                 moved, pause, give_up = True, _PAUSE, monotonic() + self._patience
                 self._world.stirred += 1

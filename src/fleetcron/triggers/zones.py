@@ -203,7 +203,7 @@ def tzdata_version() -> str:
             except OSError:
                 continue
         return f"system #{digest.hexdigest()}"
-    from importlib import metadata  # noqa: PLC0415  # lazy: costs 20 to 40 ms, and most hosts have the system's files
+    from importlib import metadata  # lazy: costs 20 to 40 ms, and most hosts have the system's files
 
     try:
         return f"tzdata {metadata.version('tzdata')}"

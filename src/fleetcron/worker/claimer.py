@@ -61,7 +61,9 @@ class Claimer:
         self._store, self._runner, self._intake, self._clock = store, runner, intake, clock
         self._session, self._jobs, self._queues, self._ageing = session, jobs, queues, ageing
         self._lanes: dict[tuple[str, int, str], Lane] = {}
-        self._bounds: dict[tuple[str, int, str], Lane] = {}  # per lane, what lies below is not looked at until the next sweep
+        self._bounds: dict[
+            tuple[str, int, str], Lane
+        ] = {}  # per lane, what lies below is not looked at until the next sweep
         self._swept, self._sweep_took = float("-inf"), 0.0
         self._cursor: dict[Group, str] = {}
         self._looked = self._checked = self._measured = float("-inf")
@@ -69,10 +71,12 @@ class Claimer:
         self.stopping = False
         self.last_round = float("-inf")  # monotonic time of the last look or claim that the database answered
 
-    def wake(self, queue: str = "") -> None:
-        """Something may have become due (in this queue). Call on the worker's loop."""
+    def wake(self, queue: str = "", *, sweep: bool = False) -> None:
+        """Something may have become due (in this queue). `sweep`: it may lie below the lower bounds. Call on the worker's loop."""
         if not queue or self._queues is None or queue in self._queues:
             self._looked = float("-inf")
+            if sweep:
+                self._swept = float("-inf")
             self._runner.room.set()
 
     def stop(self) -> None:
@@ -90,7 +94,7 @@ class Claimer:
                 pause = 0.1
             except StoreUnavailable as error:
                 log.warning("claiming waits for the database: %s", error)
-                await sleep(pause * (0.5 + random.random()))  # noqa: S311
+                await sleep(pause * (0.5 + random.random()))
                 pause = min(pause * 2, 2.0)
                 continue
             if not progress and not self.stopping:
@@ -121,7 +125,9 @@ class Claimer:
             if await self._store.timetable_due():
                 log.warning("a bucket is overdue that no leader has promoted: promoting it")
                 await self._store.promote()
-        sweep = self._looked - self._swept >= max(POLL, _SWEEP_SHARE * self._sweep_took) or len(self._bounds) > _MAX_BOUNDS
+        sweep = (
+            self._looked - self._swept >= max(POLL, _SWEEP_SHARE * self._sweep_took) or len(self._bounds) > _MAX_BOUNDS
+        )
         if sweep:
             self._bounds.clear()
             self._swept = self._looked
@@ -150,12 +156,16 @@ class Claimer:
         for old in chosen:
             lane = (old.queue, old.priority, old.tenant)
             count, last = taken.get(lane, (0, old.first_due))
-            self._bounds[lane] = Lane(old.queue, old.priority, old.tenant, min(last, self._clock.moment() - _COMMIT_LAG))
+            self._bounds[lane] = Lane(
+                old.queue, old.priority, old.tenant, min(last, self._clock.moment() - _COMMIT_LAG)
+            )
             if count >= quantum or len(claim.runs) >= limit:
                 self._lanes[lane] = Lane(old.queue, old.priority, old.tenant, last)
             else:
                 self._lanes.pop(lane, None)  # nothing more for us here, until the next look
-        self._cursor = advance(self._cursor, [lane for lane in chosen if (lane.queue, lane.priority, lane.tenant) in taken])
+        self._cursor = advance(
+            self._cursor, [lane for lane in chosen if (lane.queue, lane.priority, lane.tenant) in taken]
+        )
         self._intake.take(claim.runs, lease)
         if ahead == 0.0 and claim.runs and len(claim.runs) < limit:
             self._looked = float("-inf")  # the lanes are empty of what is due; see what comes next, to set the timer
@@ -179,10 +189,14 @@ class Claimer:
     async def _wait(self) -> None:
         """Until a wake-up, room, the next due time or the poll, whichever is first."""
         lease = self._session()
-        timeout = POLL * (0.8 + 0.2 * random.random())  # noqa: S311  # jitter: workers should not poll in step
+        timeout = POLL * (0.8 + 0.2 * random.random())  # jitter: workers should not poll in step
         if lease is not None and lease.valid():
             now = self._clock.now()
-            upcoming = [lane.first_due.timestamp() - AHEAD - now for lane in self._lanes.values() if lane.first_due.timestamp() > now]
+            upcoming = [
+                lane.first_due.timestamp() - AHEAD - now
+                for lane in self._lanes.values()
+                if lane.first_due.timestamp() > now
+            ]
             if upcoming and self._runner.slots > self._runner.pending():
                 timeout = min(timeout, max(min(upcoming), 0.0))
         else:

@@ -26,7 +26,13 @@ FLUSHES = 2
 class Completer:
     """`on_lost(run_id)` is told of outcomes that came too late; `on_flushed(reopened)` after each flush: did it put a run back?."""
 
-    def __init__(self, store: Store, *, on_lost: Callable[[int], None], on_flushed: Callable[[bool], None] = lambda reopened: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        on_lost: Callable[[int], None],
+        on_flushed: Callable[[bool], None],
+    ) -> None:
         self._store, self._on_lost, self._on_flushed = store, on_lost, on_flushed
         self._done: dict[int, list[Done]] = {}
         self._settled: dict[int, list[Settled]] = {}

@@ -32,14 +32,23 @@ _UNKNOWN_BACKOFF = timedelta(seconds=5)
 class Intake:
     """Takes claimed runs in; `stalled` ones wait here for their lease to be certain again."""
 
-    def __init__(self, store: Store, runner: Runner, completer: Completer, clock: DbClock, entries: Entries, lease: timedelta) -> None:
-        self._store, self._runner, self._completer, self._clock, self._entries, self._lease = store, runner, completer, clock, entries, lease
+    def __init__(
+        self, store: Store, runner: Runner, completer: Completer, clock: DbClock, entries: Entries, lease: timedelta
+    ) -> None:
+        self._store, self._runner, self._completer, self._clock, self._entries, self._lease = (
+            store,
+            runner,
+            completer,
+            clock,
+            entries,
+            lease,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._stalled: list[Held] = []
         self.judging = 0
 
-    def take(self, claimed: Sequence[Claimed], lease: Lease) -> None:
-        """Route claimed runs."""
+    def take(self, claimed: Sequence[Claimed], lease: Lease, *, ahead: bool = False) -> None:
+        """Route claimed runs. A gate is asked when a run is due, not when it is claimed. `ahead`: they were claimed before they were due."""
         late: defaultdict[str, list[Claimed]] = defaultdict(list)
         gated: list[Claimed] = []
         now = None
@@ -50,28 +59,33 @@ class Intake:
             elif run.expires_at is not None and run.expires_at < (now := now or self._clock.moment()):
                 self._completer.settled(lease.worker, _closed(run, "expired", "not started by its start deadline"))
             elif run.attempt > entry.job.max_attempts:
-                self._completer.settled(lease.worker, _closed(run, "failed", "attempts used up", dead=entry.job.dead_letter))
+                self._completer.settled(
+                    lease.worker, _closed(run, "failed", "attempts used up", dead=entry.job.dead_letter)
+                )
             elif run.schedule is not None and (run.late or run.schedule in late):
                 late[run.schedule].append(run)
-            elif run.gate is not None:
+            elif run.gate is not None and run.due_at <= (now := now or self._clock.moment()):
                 gated.append(run)
             else:
-                self._runner.add(Held(run, entry, lease))
+                self._runner.add(Held(run, entry, lease, ahead=ahead))
         for schedule, runs in late.items():
             # Whatever else of the schedule is due and unstarted in our hands is judged along: a policy knows no second late run.
-            runs += [held.claimed for held in self._runner.unstarted_of(schedule=schedule)]
+            others = self._runner.unstarted_of(schedule=schedule)
+            ahead = ahead or any(held.ahead for held in others)
+            runs += [held.claimed for held in others]
         if late or gated:
-            self._start(self._special(dict(late), gated, lease))
+            self._start(self._special(dict(late), gated, lease, ahead))
 
     def stale(self, held: Held) -> None:
-        """A run that ran out of trust in our hands before it started."""
+        """A run that may not start as it is (see Runner)."""
         if held.lease.lost.is_set():
-            log.warning("run %d (%s): dropped before it started, its lease was lost", held.claimed.run_id, held.claimed.job)
+            log.warning(
+                "run %d (%s): dropped before it started, its lease was lost", held.claimed.run_id, held.claimed.job
+            )
         elif not held.lease.valid():
             self._stalled.append(held)
         else:
-            held.claimed.late = True
-            self.take([held.claimed], held.lease)
+            self._retake([held], held.lease)
 
     def cancelled(self, held: Held) -> None:
         """A claimed run that was cancelled before it started."""
@@ -80,17 +94,21 @@ class Intake:
     def revive(self, lease: Lease) -> None:
         """The lease is certain again: what stalled may start, if it is still in time."""
         stalled, self._stalled = self._stalled, []
+        self._retake([held for held in stalled if held.lease is lease], lease)
+
+    def _retake(self, stale: Sequence[Held], lease: Lease) -> None:
         now = self._clock.now()
-        for held in stalled:
-            if held.lease is lease:
-                held.claimed.late = held.claimed.late_at is not None and held.claimed.late_at.timestamp() < now
-        self.take([h.claimed for h in stalled if h.lease is lease], lease)
+        for held in stale:
+            held.claimed.late = held.claimed.late_at is not None and held.claimed.late_at.timestamp() < now
+        self.take([held.claimed for held in stale], lease, ahead=any(held.ahead for held in stale))
 
     def give_back(self, held: Sequence[Held]) -> None:
         """Hand unstarted runs back, no attempt used."""
         for h in [*held, *self._stalled]:
             if not h.lease.lost.is_set():
-                self._completer.settled(h.lease.worker, handed_back(h.claimed.run_id, h.claimed.fence, h.claimed.attempt, None))
+                self._completer.settled(
+                    h.lease.worker, handed_back(h.claimed.run_id, h.claimed.fence, h.claimed.attempt, None)
+                )
         self._stalled.clear()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -106,7 +124,9 @@ class Intake:
             log.critical("intake failed by a fault of fleetcron", exc_info=error)
         self._runner.room.set()
 
-    async def _special(self, late: dict[str, list[Claimed]], gated: list[Claimed], lease: Lease) -> None:
+    async def _special(
+        self, late: dict[str, list[Claimed]], gated: list[Claimed], lease: Lease, ahead: bool
+    ) -> None:
         for schedule, runs in late.items():
             gated += await self._judge(schedule, runs, lease)
         through = [run for run in gated if run.gate is None]
@@ -118,12 +138,15 @@ class Intake:
         for run in through:
             entry = self._entries.get(run.job)
             if entry is not None:
-                self._runner.add(Held(run, entry, lease))
+                self._runner.add(Held(run, entry, lease, ahead=ahead, admitted=True))
 
     async def _judge(self, schedule: str, runs: list[Claimed], lease: Lease) -> list[Claimed]:
         """The ones of these late ticks that run after all."""
         verdict = await self._again(
-            lambda: self._store.judge(schedule, runs, worker=lease.worker, leader=None, lease=self._lease, decide=judge), lease
+            lambda: self._store.judge(
+                schedule, runs, worker=lease.worker, leader=None, lease=self._lease, decide=judge
+            ),
+            lease,
         )
         if verdict is None:
             return []
@@ -154,11 +177,22 @@ class Intake:
 
 def _unknown(run: Claimed) -> Settled:
     return Settled(
-        run_id=run.run_id, fence=run.fence, state="open", attempt=run.attempt - 1, delay=_UNKNOWN_BACKOFF, reason="no worker knows this job"
+        run_id=run.run_id,
+        fence=run.fence,
+        state="open",
+        attempt=run.attempt - 1,
+        delay=_UNKNOWN_BACKOFF,
+        reason="no worker knows this job",
     )
 
 
 def _closed(run: Claimed, state: str, reason: str, *, dead: bool = False) -> Settled:
     return Settled(
-        run_id=run.run_id, fence=run.fence, state=state, attempt=run.attempt - 1, reason=reason, error=reason if state == "failed" else None, dead=dead
+        run_id=run.run_id,
+        fence=run.fence,
+        state=state,
+        attempt=run.attempt - 1,
+        reason=reason,
+        error=reason if state == "failed" else None,
+        dead=dead,
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("fleetcron.worker")
 
 
-class ShellFailed(FleetcronError):  # noqa: N818  # the run's error, named as a person reads it
+class ShellFailed(FleetcronError):  # the run's error, named as a person reads it
     """The command ended in any other way than with exit code 0."""
 
 
@@ -46,13 +46,17 @@ class StoreServices:
             raise LeaseLost(f"run {run.run_id}: step {name!r} was not kept, the lease is gone")
 
     async def progress(self, run: RunFacts, done: float, total: float | None, note: str | None) -> None:
-        await self._store.progress(self._worker(run), run.run_id, run.fence, int(done), None if total is None else int(total), note)
+        await self._store.progress(
+            self._worker(run), run.run_id, run.fence, int(done), None if total is None else int(total), note
+        )
 
     @asynccontextmanager
     async def transaction(self, context: Context) -> AsyncIterator[Any]:
         """The handler's writes and the completion with `context.result`, together or not at all."""
         if self.kind != "postgres":
-            raise ConfigError("ctx.transaction() needs the PostgreSQL store; on SQLite use ctx.step() and idempotent writes")
+            raise ConfigError(
+                "ctx.transaction() needs the PostgreSQL store; on SQLite use ctx.step() and idempotent writes"
+            )
         run = context.facts
         held = self.held[run.run_id]
         started_at = datetime.fromtimestamp(held.started, UTC)

@@ -34,19 +34,23 @@ _YIELD_EVERY = 32
 class Held:
     """A claimed run in this worker's hands. `stop` says why its handler is being stopped: "cancel", "lost", "shutdown" or "refused"."""
 
-    __slots__ = ("ahead", "claimed", "due", "entry", "lease", "started", "stop", "task")
+    __slots__ = ("admitted", "ahead", "claimed", "due", "entry", "lease", "started", "stop", "task")
 
-    def __init__(self, claimed: Claimed, entry: Entry, lease: Lease) -> None:
+    def __init__(
+        self, claimed: Claimed, entry: Entry, lease: Lease, *, ahead: bool = False, admitted: bool = False
+    ) -> None:
         self.claimed, self.entry, self.lease = claimed, entry, lease
         self.due = claimed.due_at.timestamp()
         self.started = 0.0
-        self.ahead = False  # claimed before it was due: the store wants to know when it starts
+        self.ahead = ahead  # claimed before it was due: the store wants to know when it starts
+        self.admitted = admitted or claimed.gate is None
         self.stop: str | None = None
         self.task: asyncio.Task[None] | None = None
 
 
 class Runner:
-    """`slots` runs at a time. `on_stale(held)` takes back a run that may not start any more: its lease or its tick ran late in our hands."""
+    """`slots` runs at a time. `on_stale(held)` takes back a run that may not start as it is: its lease or its tick ran late in our
+    hands, or it was claimed ahead and its gate has yet to be asked."""
 
     def __init__(
         self,
@@ -60,7 +64,13 @@ class Runner:
         max_error: int,
         on_stale: Callable[[Held], None],
     ) -> None:
-        self.slots, self._clock, self._completer, self._entries, self._invoker = slots, clock, completer, entries, invoker
+        self.slots, self._clock, self._completer, self._entries, self._invoker = (
+            slots,
+            clock,
+            completer,
+            entries,
+            invoker,
+        )
         self._max_result, self._max_error = max_result, max_error
         self._on_stale = on_stale
         self._ready: deque[Held] = deque()
@@ -173,14 +183,14 @@ class Runner:
             self._wake()
 
     # one run
-    async def _run(self, held: Held) -> None:
+    async def _run(self, held: Held) -> None:  # noqa: PLR0912  # the hot path, kept in one piece
         run, entry = held.claimed, held.entry
         if not held.lease.valid() or held.stop is not None:
             held.stop = held.stop or "refused"
             self._on_stale(held)
             return
         now = self._clock.now()
-        if run.late_at is not None and now > run.late_at.timestamp() and not run.late:
+        if not held.admitted or (run.late_at is not None and now > run.late_at.timestamp() and not run.late):
             held.stop = "refused"
             self._on_stale(held)
             return
@@ -192,7 +202,12 @@ class Runner:
         result: object = None
         interrupted = False
         try:
-            if entry.handler is not None and entry.executor == "async" and not entry.handler.takes_context and entry.timeout is None:
+            if (
+                entry.handler is not None
+                and entry.executor == "async"
+                and not entry.handler.takes_context
+                and entry.timeout is None
+            ):
                 result = await entry.handler.fn(**entry.handler.arguments(run.payload))
             else:
                 result = await self._invoker.invoke(entry, self.facts(held))
@@ -212,7 +227,9 @@ class Runner:
         if error is None and held.stop != "committed":
             # Also when it was being stopped and ended by itself first: the work is done. If the lease is gone, this does not win.
             text = None if result is None else encode_result(result, max_bytes=self._max_result)
-            self._completer.done(held.lease.worker, Done(run.run_id, run.fence, started_at, text, run.key is not None, run.attempt))
+            self._completer.done(
+                held.lease.worker, Done(run.run_id, run.fence, started_at, text, run.key is not None, run.attempt)
+            )
         else:
             self._close(held, error, started_at, interrupted=interrupted)
         if len(self._ready) <= self.low_water:
@@ -238,9 +255,14 @@ class Runner:
                 return
             case "cancel":
                 cancelled = Settled(
-                    run_id=run.run_id, fence=run.fence, state="cancelled", attempt=run.attempt, record="cancelled", started_at=started_at,
+                    run_id=run.run_id,
+                    fence=run.fence,
+                    state="cancelled",
+                    attempt=run.attempt,
+                    record="cancelled",
+                    started_at=started_at,
                     reason="cancelled while running",
-                )  # fmt: skip
+                )
                 self._completer.settled(worker, cancelled)
                 return
         assert error is not None
@@ -248,8 +270,13 @@ class Runner:
         if isinstance(error, asyncio.CancelledError):
             error = RuntimeError(text)  # not a request to stop: nobody asked
         end = outcome(
-            error, attempt=run.attempt, max_attempts=entry.job.max_attempts, policy=entry.retry, dead_letter=entry.job.dead_letter, rnd=self._random
-        )  # fmt: skip
+            error,
+            attempt=run.attempt,
+            max_attempts=entry.job.max_attempts,
+            policy=entry.retry,
+            dead_letter=entry.job.dead_letter,
+            rnd=self._random,
+        )
         self._completer.settled(
             worker,
             Settled(
@@ -280,7 +307,11 @@ class Runner:
 
     def stop_all(self, why: str, *, lease: Lease | None = None) -> int:
         """Stop every running handler (of one session)."""
-        return sum(self.stop(run_id, why) for run_id, held in list(self.running.items()) if lease is None or held.lease is lease)
+        return sum(
+            self.stop(run_id, why)
+            for run_id, held in list(self.running.items())
+            if lease is None or held.lease is lease
+        )
 
     def unstarted(self, lease: Lease | None = None) -> list[Held]:
         """Take out everything that has not started (of one session)."""
@@ -294,7 +325,11 @@ class Runner:
 
     def unstarted_of(self, run_id: int | None = None, *, schedule: str | None = None) -> list[Held]:
         """Take out what is due and has not started: one run, or all of a schedule. (Of one run, also when it is not due yet.)"""
-        found = [h for h in self._ready if h.claimed.run_id == run_id or (schedule is not None and h.claimed.schedule == schedule)]
+        found = [
+            h
+            for h in self._ready
+            if h.claimed.run_id == run_id or (schedule is not None and h.claimed.schedule == schedule)
+        ]
         found += [t[2] for t in self._timers if t[2].claimed.run_id == run_id]
         if found:
             gone = {h.claimed.run_id for h in found}

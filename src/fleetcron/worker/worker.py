@@ -66,17 +66,34 @@ class Worker:
         self.completer = Completer(store, on_lost=self._lost_outcome, on_flushed=self._flushed)
         self.invoker = Invoker(store, slots=options.slots, max_result=options.max_result)
         self.runner = Runner(
-            slots=options.slots, clock=self.clock, completer=self.completer, entries=self.entries, invoker=self.invoker,
-            max_result=options.max_result, max_error=options.max_error, on_stale=self._stale,
-        )  # fmt: skip
+            slots=options.slots,
+            clock=self.clock,
+            completer=self.completer,
+            entries=self.entries,
+            invoker=self.invoker,
+            max_result=options.max_result,
+            max_error=options.max_error,
+            on_stale=self._stale,
+        )
         self.intake = Intake(store, self.runner, self.completer, self.clock, self.entries, options.lease)
         self.claimer = Claimer(
-            store, self.runner, self.intake, self.clock, session=lambda: self.lease, jobs=lambda: self.jobs, queues=options.queues, ageing=options.ageing
-        )  # fmt: skip
+            store,
+            self.runner,
+            self.intake,
+            self.clock,
+            session=lambda: self.lease,
+            jobs=lambda: self.jobs,
+            queues=options.queues,
+            ageing=options.ageing,
+        )
         self.heartbeat = heartbeat(
-            make_store, lease=options.lease, interval=options.heartbeat,
-            on_cancel=self._threadsafe(self._cancel), on_lost=self._threadsafe(self._lost), on_beat=self._threadsafe(self._beaten),
-        )  # fmt: skip
+            make_store,
+            lease=options.lease,
+            interval=options.heartbeat,
+            on_cancel=self._threadsafe(self._cancel),
+            on_lost=self._threadsafe(self._lost),
+            on_beat=self._threadsafe(self._beaten),
+        )
         self.lease: Lease | None = None
         self.jobs: list[int] | None = None
         self.lost_outcomes = 0
@@ -127,7 +144,7 @@ class Worker:
         try:
             await asyncio.wait_for(self.completer.drain(), self._options.lease.total_seconds())
         except TimeoutError:
-            log.error("leaving with outcomes that the database did not take; those runs will be rescued")
+            log.error("leaving with outcomes that the database did not take; those runs will be rescued")  # noqa: TRY400  # the timeout says it all
 
     async def _register(self) -> None:
         info = msgspec.structs.replace(self._info, jobs=None if self.jobs is None else tuple(self.jobs))
@@ -196,7 +213,12 @@ class Worker:
         """The session is gone: stop what runs under it, drop what has not started, begin a new one."""
         stopped = self.runner.stop_all("lost", lease=lease)
         dropped = len(self.runner.unstarted(lease))
-        log.error("worker %d lost its session: %d runs stopped, %d dropped before they started", lease.worker, stopped, dropped)
+        log.error(
+            "worker %d lost its session: %d runs stopped, %d dropped before they started",
+            lease.worker,
+            stopped,
+            dropped,
+        )
         if self.lease is lease and not self.claimer.stopping:
             self.lease = None
             self._spawn(self._register_again())
@@ -240,7 +262,7 @@ class Worker:
     async def _unpark(self) -> None:
         try:
             for queue in await self._store.unpark():
-                self.claimer.wake(queue)
+                self.claimer.wake(queue, sweep=True)  # they are due as they were, before what was claimed meanwhile
                 await self._store.notify([queue])
         except StoreUnavailable as error:
             log.warning("opening gates waits for the leader's next round: %s", error)
@@ -254,4 +276,3 @@ class Worker:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-

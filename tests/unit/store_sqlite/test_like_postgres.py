@@ -165,7 +165,8 @@ class Pair:
         jobs = self.random.choice([None, ["work"], ["work", "frail", "quiet"]])
 
         async def step(side: Side) -> Any:
-            now, lanes = await side.store.lanes(queues)
+            now, found = await side.store.lanes(queues)
+            lanes = sorted(found, key=lambda lane: (lane.queue, lane.priority, lane.tenant))  # each has its own order
             ids = {job.name: job.id for job in await side.store.jobs()}
             mine = None if jobs is None else [ids[job] for job in jobs]
             worker = side.workers[node]
@@ -184,12 +185,12 @@ class Pair:
         node, names = self.pick_held()
         if node is None:
             return
-        stale = self.chance(0.1)
+        stale = 1_000_000 if self.chance(0.1) else 0  # the fence of nobody
 
         async def step(side: Side) -> Any:
             runs = [side.held[node].pop(name) for name in names]
             done = [
-                Done(r.run_id, r.fence - (1 if stale else 0), self.clock.moment, '{"ok": 1}', r.key is not None)
+                Done(r.run_id, r.fence + stale, self.clock.moment, '{"ok": 1}', r.key is not None, r.attempt)
                 for r in runs
             ]
             won = await side.store.complete(side.workers[node], done)

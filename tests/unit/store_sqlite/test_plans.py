@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from fleetcron.store.sql import load
+from fleetcron.store.sqlite.session import Session
+from fleetcron.store.sqlite.statements import Statement, load_statements
 from tests.unit.store_sqlite.support import claim, info, new, opened
 
-STATEMENTS = load("fleetcron.store.sqlite")
+STATEMENTS = dict(load_statements())
 LARGE = {
     "run",
     "ready",
@@ -37,6 +38,7 @@ WALKS = {
     "counts": "for people; counts all that waits",
     "unknown_jobs": "for people; counts all that waits",
     "remove_job": "by hand, rare",
+    "respread": "once a start; schedules are thousands",
     "prune_sessions": "once an hour",
     "prune_dedup": "once an hour",
 }
@@ -45,9 +47,8 @@ WALKS = {
 
 def scans(connection: sqlite3.Connection, statement: str) -> set[str]:
     """The tables that a statement walks from end to end, by their names (plans name aliases)."""
-    sql = STATEMENTS[statement]
-    parameters = max(map(int, re.findall(r"\?(\d+)", sql)), default=0)
-    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", [None] * parameters)]
+    sql = STATEMENTS[statement].sql
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?"))]
     walked = [str(found[1]) for line in plan if (found := re.match(r"SCAN (\w+)\b(?! VIRTUAL TABLE)", line))]
     named = {alias: table for table, alias in re.findall(r"(?:FROM|JOIN)\s+(\w+)\s+(?:AS\s+)?(\w+)", sql)}
     return {named.get(name, name) for name in walked}
@@ -89,7 +90,7 @@ def test_what_may_walk_does(connection: sqlite3.Connection) -> None:
 
 
 def test_a_walk_is_seen(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STATEMENTS, "bad", "SELECT q.run_id FROM ready q WHERE q.job_id = ?1")
+    monkeypatch.setitem(STATEMENTS, "bad", Statement("SELECT q.run_id FROM ready q WHERE q.job_id = ?", None))
     assert scans(connection, "bad") == {"ready"}
 
 
@@ -107,15 +108,17 @@ def steps(connection: sqlite3.Connection) -> Iterator[list[int]]:
 
 
 def test_a_look_at_the_lanes_costs_probes_not_rows(connection: sqlite3.Connection, steps: list[int]) -> None:
-    found = connection.execute(STATEMENTS["lanes"], (None, 1000)).fetchall()
+    found = Session(connection, STATEMENTS, 0).fetch("lanes", None, 1000)
     assert len(found) == 7
     assert steps[0] < 50
 
 
 def test_a_small_claim_does_not_walk_the_future(connection: sqlite3.Connection, steps: list[int]) -> None:
-    now, rows = connection.execute("SELECT min(due_at) FROM ready").fetchone()[0], 0
+    session, rows = Session(connection, STATEMENTS, 0), 0
+    lanes = session.fetch("lanes", None, 1000)
+    now = min(first_due for _, _, _, first_due in lanes)
     steps[0] = 0
-    for queue, priority, tenant, _ in connection.execute(STATEMENTS["lanes"], (None, 1000)).fetchall():
-        rows += len(connection.execute(STATEMENTS["claim"], (now, queue, priority, tenant, 0, now, None, 5)).fetchall())
+    for queue, priority, tenant, _ in lanes:
+        rows += len(session.fetch("claim", now, queue, priority, tenant, 0, now, None, 5))
     assert 0 < rows <= 7 * 5
     assert steps[0] < 100

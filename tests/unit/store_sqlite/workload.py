@@ -31,7 +31,9 @@ async def drain(store: SqliteStore) -> object:
         if not lanes:
             return {"claimed": claimed, "lost": lost}
         claim = await store.claim(worker, lanes, limit=50, quantum=50, ahead=timedelta(0), jobs=None)
-        won = await store.complete(worker, [Done(run.run_id, run.fence, run.due_at) for run in claim.runs])
+        won = await store.complete(
+            worker, [Done(run.run_id, run.fence, run.due_at, attempt=run.attempt) for run in claim.runs]
+        )
         claimed += [(run.run_id, run.fence) for run in claim.runs]
         lost += len(claim.runs) - len(won)
 

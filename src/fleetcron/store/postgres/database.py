@@ -20,7 +20,13 @@ import asyncpg
 from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.store import sql
 
-SETTINGS = {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_mergejoin": "off", "jit": "off", "timezone": "UTC"}
+SETTINGS = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "timezone": "UTC",
+}
 HOT = {"enable_hashjoin": "off"}
 PLANNED = {"plan_cache_mode": "force_custom_plan"}
 
@@ -49,7 +55,9 @@ def translated(where: str) -> Iterator[None]:
     except asyncpg.ReadOnlySQLTransactionError as error:
         raise StoreUnavailable(f"{where}: the database is read-only (a standby?): {error}") from error
     except _UNREACHABLE as error:
-        raise StoreUnavailable(f"{where}: the database is not available: {str(error) or type(error).__name__}") from error
+        raise StoreUnavailable(
+            f"{where}: the database is not available: {str(error) or type(error).__name__}"
+        ) from error
     except asyncpg.PostgresError as error:
         raise StoreError(f"{where}: {error}") from error
 
@@ -61,7 +69,15 @@ class Database:
     """
 
     def __init__(
-        self, url: str, *, schema: str, pool_size: int, pgbouncer: bool, statement_timeout: float, application: str, custom_plans: bool
+        self,
+        url: str,
+        *,
+        schema: str,
+        pool_size: int,
+        pgbouncer: bool,
+        statement_timeout: float,
+        application: str,
+        custom_plans: bool,
     ) -> None:
         self.url, self.schema, self.pgbouncer = url, schema, pgbouncer
         self._settings = {**SETTINGS, **(PLANNED if custom_plans else HOT), "application_name": application}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.decide.misfire import Verdict
@@ -10,14 +10,16 @@ from fleetcron.model import Schedule
 from fleetcron.store import flows
 from fleetcron.store.codec import schedule_from
 from fleetcron.store.postgres.base import PostgresBase
-from fleetcron.store.protocol import Claimed, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
+from fleetcron.store.protocol import Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
 
 
 class Lead(PostgresBase):
     """The part of the store that scheduler nodes use. Every write names (shard, term), but for what anyone may do safely."""
 
     async def campaign(self, shard: int, node: WorkerInfo, ttl: timedelta) -> int | None:
-        term: int | None = await self.db.fetchval("campaign", self.clock_now(), shard, node.node, node.host, node.pid, ttl)
+        term: int | None = await self.db.fetchval(
+            "campaign", self.clock_now(), shard, node.node, node.host, node.pid, ttl
+        )
         return term
 
     async def renew(self, shard: int, node: str, term: int, ttl: timedelta) -> bool:
@@ -25,6 +27,33 @@ class Lead(PostgresBase):
 
     async def resign(self, shard: int, node: str, term: int) -> bool:
         return await self.db.fetchval("resign", shard, node, term) is not None
+
+    async def scheduler_beat(self, node: str, shards: int, ttl: timedelta, *, standing: bool) -> Crew:
+        """Be counted among the schedulers for one ttl, unless not `standing`; open the shards that are missing."""
+        row = await self.db.fetchrow("scheduler_beat", self.clock_now(), node, shards, ttl, standing)
+        assert row is not None
+        nodes = dict(zip(row["nodes"], row["wanted"], strict=True))
+        return Crew(nodes, dict(zip(row["shards"], row["leaders"], strict=True)), row["remains"])
+
+    async def campaign_many(
+        self, shards: Sequence[int], node: WorkerInfo, ttl: timedelta, limit: int
+    ) -> dict[int, int]:
+        """Take over up to `limit` of the shards that nobody leads; the new terms by shard."""
+        args = (list(shards), node.node, node.host, node.pid, ttl, limit)
+        return {row[0]: row[1] for row in await self.db.fetch("campaign_many", self.clock_now(), *args)}
+
+    async def renew_many(self, node: str, terms: Mapping[int, int], ttl: timedelta) -> set[int]:
+        """Renew these leaderships (term by shard); the shards whose term is still in force."""
+        args = (node, list(terms), list(terms.values()), ttl)
+        return {row[0] for row in await self.db.fetch("renew_many", self.clock_now(), *args)}
+
+    async def close_shards(self, count: int) -> int:
+        """Go down to `count` shards; returns how many were closed."""
+        return len(await self.db.fetch("shards_close", count))
+
+    async def respread(self, limit: int = 5000) -> int:
+        """Put up to `limit` schedules on the shards that their ids fall to; returns how many were moved."""
+        return int(await self.db.fetchval("respread", limit))
 
     async def due_schedules(self, shard: int, horizon: datetime, limit: int) -> list[Schedule]:
         return [schedule_from(row) for row in await self.db.fetch("due_schedules", shard, horizon, limit)]
@@ -77,7 +106,9 @@ class Lead(PostgresBase):
         decide: JudgeFn,
     ) -> Verdict | None:
         async with self.tx("judge") as tx:
-            verdict, queues = await flows.judge(tx, schedule, leased, worker=worker, leader=leader, lease=lease, decide=decide)
+            verdict, queues = await flows.judge(
+                tx, schedule, leased, worker=worker, leader=leader, lease=lease, decide=decide
+            )
         if queues:
             await self.notify(queues)
         return verdict

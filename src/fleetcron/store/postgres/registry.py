@@ -21,7 +21,9 @@ class Registry(PostgresBase):
         if jobs:
             async with self.db.transaction("put_jobs", self.clock_now()) as session:
                 for job in sorted(jobs, key=lambda j: j.name):
-                    await session.fetch("put_job", job.name, job.queue, job.priority, job.max_attempts, job.dead_letter, job_spec(job))
+                    await session.fetch(
+                        "put_job", job.name, job.queue, job.priority, job.max_attempts, job.dead_letter, job_spec(job)
+                    )
         return {job.name: job.id for job in await self.jobs()}
 
     async def jobs(self) -> list[Job]:
@@ -33,7 +35,9 @@ class Registry(PostgresBase):
             return False
         async with self.tx("remove_job") as tx:
             if await tx.remove_job(name) is None:
-                raise StoreError(f"job {name!r} is still needed: remove its schedules and let or cancel its open runs first")
+                raise StoreError(
+                    f"job {name!r} is still needed: remove its schedules and let or cancel its open runs first"
+                )
             await tx.audit(who, "remove job", name)
             return True
 

@@ -35,7 +35,9 @@ class Runs(PostgresBase):
             async with self.tx("insert") as tx:
                 return await flows.insert_keyed(tx, runs, wake)
         else:
-            found = await self.db.fetch("insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), list(wake))
+            found = await self.db.fetch(
+                "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), list(wake)
+            )
         return [Inserted(row[0], True, row[1]) for row in found]
 
     async def run(self, run_id: int) -> RunRecord | None:
@@ -56,7 +58,7 @@ class Runs(PostgresBase):
         return [row[0] for row in await self.db.fetch("final", list(run_ids))]
 
     async def cancel(self, run_id: int, who: str) -> str:
-        """"cancelled" (it waited), "asked" (its worker will stop it), "too late" (it had ended), or "unknown"."""
+        """ "cancelled" (it waited), "asked" (its worker will stop it), "too late" (it had ended), or "unknown"."""
         for _ in range(_CANCEL_LOOKS):
             answer = await self.db.fetchval("cancel", self.clock_now(), run_id)
             if answer is not None:
@@ -71,7 +73,9 @@ class Runs(PostgresBase):
     async def misses(self, schedule: str | None, limit: int = 1000) -> list[Miss]:
         return [Miss(**dict(row)) for row in await self.db.fetch("misses", schedule, limit)]
 
-    async def dead_letters(self, *, job: str | None = None, limit: int = 100, after: int | None = None) -> list[DeadLetter]:
+    async def dead_letters(
+        self, *, job: str | None = None, limit: int = 100, after: int | None = None
+    ) -> list[DeadLetter]:
         return [DeadLetter(**dict(row)) for row in await self.db.fetch("dead_letters", job, after, limit)]
 
     async def replay(self, run_ids: Sequence[int], who: str) -> list[int]:

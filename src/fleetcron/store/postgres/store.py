@@ -94,8 +94,8 @@ class PostgresStore(Registry, Runs, Work, Lead):
         await self.db.open()
         async with self.db.transaction("migrate", None) as session:
             await session.fetch("migrate_lock")  # first: two CREATE SCHEMA IF NOT EXISTS at once collide
-            await session.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.db.schema}")
-            present = (await session.fetchrow("schema_state"))["present"]  # type: ignore[index]
+            await session.fetch("migrate_schema")
+            present = (await session.fetchrow("open"))["present"]  # type: ignore[index]
             done = [row[0].partition(":")[2] for row in await session.fetch("migrations_done")] if present else []
             missing = check_versions(done, self._migrations())
             for name in missing:
@@ -104,7 +104,7 @@ class PostgresStore(Registry, Runs, Work, Lead):
         return missing
 
     async def _done(self) -> tuple[list[str] | None, bool]:
-        state = await self.db.fetchrow("schema_state")
+        state = await self.db.fetchrow("open")
         assert state is not None
         if not state["present"]:
             return None, state["read_only"]
@@ -129,7 +129,9 @@ class PostgresStore(Registry, Runs, Work, Lead):
                 with translated("listen"):
                     connection = await asyncpg.connect(self._direct_url or self.db.url, **options)
                     connection.add_termination_listener(lambda _c, lost=lost: lost.set())
-                    await connection.add_listener(f"{self.db.schema}.wake", lambda _c, _p, _ch, payload: wake(str(payload)))
+                    await connection.add_listener(
+                        f"{self.db.schema}.wake", lambda _c, _p, _ch, payload: wake(str(payload))
+                    )
                 self.listening = True
                 wake("")
                 await lost.wait()

@@ -41,9 +41,13 @@ class PostgresTx:
         return await self._s.fetchval("job_share", name) is not None
 
     async def insert_schedule(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
-        return await self._s.fetchval("schedule_insert", *insert_row(schedule, next_at, prev_at), self._shards) is not None
+        return (
+            await self._s.fetchval("schedule_insert", *insert_row(schedule, next_at, prev_at), self._shards) is not None
+        )
 
-    async def update_schedule(self, old: Schedule, new: Schedule, next_at: datetime | None, prev_at: datetime | None) -> None:
+    async def update_schedule(
+        self, old: Schedule, new: Schedule, next_at: datetime | None, prev_at: datetime | None
+    ) -> None:
         await self._s.fetch(
             "schedule_update", old.id, new.job, next_at, prev_at, new.paused, new.misfire, new.overlap, new.tenant, new.queue, new.priority,
             new.start_deadline, new.payload, schedule_spec(new), new.tzdata,
@@ -79,12 +83,16 @@ class PostgresTx:
         return {row[0] for row in rows}
 
     async def drop_leased(self, worker: int, leased: Sequence[Claimed], reason: str) -> list[int]:
-        rows = await self._s.fetch("drop_leased", self._s.clock, worker, [r.run_id for r in leased], [r.fence for r in leased], reason)
+        rows = await self._s.fetch(
+            "drop_leased", self._s.clock, worker, [r.run_id for r in leased], [r.fence for r in leased], reason
+        )
         return [row[0] for row in rows]
 
     async def keep_ticks(self, kept: Sequence[tuple[int, Missed | None]], again: timedelta) -> None:
         if kept:
-            await self._s.fetch("keep_ticks", self._s.clock, [i for i, _ in kept], [missed_json(m) for _, m in kept], again)
+            await self._s.fetch(
+                "keep_ticks", self._s.clock, [i for i, _ in kept], [missed_json(m) for _, m in kept], again
+            )
 
     async def late_runs(
         self, schedule: Schedule, ticks: Sequence[tuple[datetime, datetime | None, Missed | None]], again: timedelta
@@ -96,13 +104,23 @@ class PostgresTx:
         return sorted({row[0] for row in rows})
 
     async def judged(
-        self, schedule: Schedule, until: datetime | None, next_at: datetime | None, prev_at: datetime | None, owed: Missed | None
+        self,
+        schedule: Schedule,
+        until: datetime | None,
+        next_at: datetime | None,
+        prev_at: datetime | None,
+        owed: Missed | None,
     ) -> None:
         await self._s.fetch("judged", schedule.id, until, next_at, prev_at, missed_json(owed))
 
     async def miss(self, schedule: str, policy: str, ranges: Sequence[MissRange]) -> None:
         if ranges:
-            columns = ([m.first for m in ranges], [m.last for m in ranges], [m.count for m in ranges], [m.reason for m in ranges])
+            columns = (
+                [m.first for m in ranges],
+                [m.last for m in ranges],
+                [m.count for m in ranges],
+                [m.reason for m in ranges],
+            )
             await self._s.fetch("miss", schedule, policy, self._s.clock, *columns)
 
     async def take_ids(self, n: int) -> list[int]:
@@ -131,7 +149,9 @@ class PostgresTx:
     async def insert_with_ids(self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str]) -> dict[int, datetime]:
         if not runs:
             return {}
-        rows = await self._s.fetch("insert", self._s.clock, *insert_columns([r for _, r in runs], [i for i, _ in runs]), list(wake))
+        rows = await self._s.fetch(
+            "insert", self._s.clock, *insert_columns([r for _, r in runs], [i for i, _ in runs]), list(wake)
+        )
         return {row[0]: row[1] for row in rows}
 
     async def replace_run(self, run_id: int, new: NewRun) -> bool:
@@ -141,10 +161,13 @@ class PostgresTx:
     async def gate_lock(self, gate: str) -> None:
         await self._s.fetch("gate_lock", gate)
 
-    async def gate_state(self, gate: str) -> tuple[int, int]:
-        row = await self._s.fetchrow("gate_state", gate)
+    async def gate_state(self, gate: str, run: Claimed) -> tuple[int, int]:
+        row = await self._s.fetchrow("gate_state", gate, run.due_at, run.run_id)
         assert row is not None
         return row[0], row[1]
+
+    async def gate_newer(self, gate: str, nominal_at: datetime) -> bool:
+        return bool(await self._s.fetchval("gate_newer", gate, nominal_at))
 
     async def gate_take(self, worker: int, run: Claimed) -> bool:
         return await self._s.fetchval("gate_take", worker, run.run_id, run.fence, run.gate) is not None

@@ -24,7 +24,15 @@ class Work(PostgresBase):
 
     async def start_worker(self, info: WorkerInfo, ttl: timedelta) -> int:
         worker: int = await self.db.fetchval(
-            "worker_start", self.clock_now(), info.node, info.host, info.pid, _list(info.queues), _list(info.jobs), info.slots, ttl
+            "worker_start",
+            self.clock_now(),
+            info.node,
+            info.host,
+            info.pid,
+            _list(info.queues),
+            _list(info.jobs),
+            info.slots,
+            ttl,
         )
         return worker
 
@@ -65,7 +73,14 @@ class Work(PostgresBase):
         return (found[0][0], lanes) if found else (await self.now(), [])
 
     async def claim(
-        self, worker: int, lanes: Sequence[Lane], *, limit: int, quantum: int, ahead: timedelta, jobs: Sequence[int] | None
+        self,
+        worker: int,
+        lanes: Sequence[Lane],
+        *,
+        limit: int,
+        quantum: int,
+        ahead: timedelta,
+        jobs: Sequence[int] | None,
     ) -> Claim:
         found = await self.db.fetch(
             "claim",
@@ -107,10 +122,25 @@ class Work(PostgresBase):
             "settle",
             self.clock_now(),
             worker,
-            *([getattr(s, field) for s in settled] for field in (
-                "run_id", "fence", "state", "attempt", "delay", "record", "started_at", "error", "traceback", "result", "reason", "dead", "handback",
-            )),
-        )  # fmt: skip
+            *(
+                [getattr(s, field) for s in settled]
+                for field in (
+                    "run_id",
+                    "fence",
+                    "state",
+                    "attempt",
+                    "delay",
+                    "record",
+                    "started_at",
+                    "error",
+                    "traceback",
+                    "result",
+                    "reason",
+                    "dead",
+                    "handback",
+                )
+            ),
+        )
         return {row[0] for row in won}
 
     async def admit(self, worker: int, gated: Sequence[Claimed]) -> list[Admission]:
@@ -127,13 +157,15 @@ class Work(PostgresBase):
     async def step_put(self, worker: int, run_id: int, fence: int, name: str, result: str) -> bool:
         return await self.db.fetchval("step_put", worker, run_id, fence, name, result) is not None
 
-    async def progress(self, worker: int, run_id: int, fence: int, done: int, total: int | None, note: str | None) -> bool:
-        return await self.db.fetchval("progress", self.clock_now(), worker, run_id, fence, done, total, note) is not None
+    async def progress(
+        self, worker: int, run_id: int, fence: int, done: int, total: int | None, note: str | None
+    ) -> bool:
+        return (
+            await self.db.fetchval("progress", self.clock_now(), worker, run_id, fence, done, total, note) is not None
+        )
 
     @asynccontextmanager
-    async def transaction(
-        self, worker: int, run: Claimed, started_at: datetime, result: Any
-    ) -> AsyncIterator[Any]:
+    async def transaction(self, worker: int, run: Claimed, started_at: datetime, result: Any) -> AsyncIterator[Any]:
         """An asyncpg connection in a transaction that also closes the run: the handler's writes and the completion commit together.
 
         It has a connection of its own, outside the pool: handlers that hold one must not starve heartbeats or completions (case C30).
@@ -144,7 +176,16 @@ class Work(PostgresBase):
         try:
             async with connection.transaction():
                 yield connection
-                args = (self.clock_now(), worker, [run.run_id], [run.fence], [run.attempt], [started_at], [result()], [run.run_id])
+                args = (
+                    self.clock_now(),
+                    worker,
+                    [run.run_id],
+                    [run.fence],
+                    [run.attempt],
+                    [started_at],
+                    [result()],
+                    [run.run_id],
+                )
                 with translated("complete"):
                     won = await connection.fetch(self.db.statements["complete"], *args)
                 if not won:
@@ -176,9 +217,18 @@ class Work(PostgresBase):
 
     async def node_beat(self, info: WorkerInfo, ttl: timedelta) -> None:
         await self.db.fetch(
-            "node_beat", self.clock_now(), info.node, info.host, info.pid, list(info.roles), _list(info.queues), info.slots, info.version,
-            info.tzdata, ttl,
-        )  # fmt: skip
+            "node_beat",
+            self.clock_now(),
+            info.node,
+            info.host,
+            info.pid,
+            list(info.roles),
+            _list(info.queues),
+            info.slots,
+            info.version,
+            info.tzdata,
+            ttl,
+        )
 
     async def node_end(self, node: str) -> None:
         await self.db.fetch("node_end", self.clock_now(), node)
@@ -186,5 +236,3 @@ class Work(PostgresBase):
 
 def _list(values: Sequence[Any] | None) -> list[Any] | None:
     return None if values is None else list(values)
-
-

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fleetcron.errors import StoreUnavailable
-from fleetcron.store import sql
 from fleetcron.store.sqlite.channel import Channel, closed
 from fleetcron.store.sqlite.connection import Options, translated
 from fleetcron.store.sqlite.reader import Reader
 from fleetcron.store.sqlite.session import Session
+from fleetcron.store.sqlite.statements import load_statements
 from fleetcron.store.sqlite.tx import SqliteTx
 from fleetcron.store.sqlite.writer import Writer
 
@@ -28,7 +28,7 @@ class Database:
 
     def __init__(self, options: Options, shards: int, on_wake: Callable[[int], None]) -> None:
         self.options, self.shards, self._on_wake = options, shards, on_wake
-        self.statements = sql.load(__package__)
+        self.statements = load_statements()
         self._writer: Writer | None = None
         self._quick: Channel | None = None
         self._slow: Channel | None = None

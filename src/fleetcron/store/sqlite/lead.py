@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.clock import to_us
 from fleetcron.decide.misfire import Verdict
 from fleetcron.model import Schedule
 from fleetcron.store import flows
-from fleetcron.store.protocol import Claimed, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
+from fleetcron.store.protocol import Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
 from fleetcron.store.sqlite import leases, rows, ticks
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.processes import process_gone
-from fleetcron.store.sqlite.session import Session, us
+from fleetcron.store.sqlite.session import Session, json_list, us
 
 
 class Lead(SqliteBase):
@@ -38,6 +38,33 @@ class Lead(SqliteBase):
         return bool(
             await self.db.write("resign", lambda session: session.fetchval("resign", shard, node, term)) == term
         )
+
+    async def scheduler_beat(self, node: str, shards: int, ttl: timedelta, *, standing: bool) -> Crew:
+        """Be counted among the schedulers for one ttl, unless not `standing`; open the shards that are missing."""
+        span = us(ttl) if standing else 0
+        return await self.db.write("scheduler_beat", lambda session: _beat(session, node, shards, span))
+
+    async def campaign_many(
+        self, shards: Sequence[int], node: WorkerInfo, ttl: timedelta, limit: int
+    ) -> dict[int, int]:
+        """Take over up to `limit` of the shards that nobody leads; the new terms by shard."""
+        args = (json_list(shards), node.node, node.host, node.pid, us(ttl), limit)
+        won = await self.db.write("campaign", lambda session: session.fetch("campaign_many", session.now, *args))
+        return dict(won)
+
+    async def renew_many(self, node: str, terms: Mapping[int, int], ttl: timedelta) -> set[int]:
+        """Renew these leaderships (term by shard); the shards whose term is still in force."""
+        args = (node, json_list(terms.items()), us(ttl))
+        renewed = await self.db.write("renew", lambda session: session.fetch("renew_many", session.now, *args))
+        return {row[0] for row in renewed}
+
+    async def close_shards(self, count: int) -> int:
+        """Go down to `count` shards; returns how many were closed."""
+        return len(await self.db.write("shards_close", lambda session: session.fetch("shards_close", count)))
+
+    async def respread(self, limit: int = 5000) -> int:
+        """Put up to `limit` schedules on the shards that their ids fall to; returns how many were moved."""
+        return await self.db.write("respread", lambda session: session.execute("respread", limit))
 
     async def due_schedules(self, shard: int, horizon: datetime, limit: int) -> list[Schedule]:
         before = to_us(horizon)
@@ -127,3 +154,17 @@ def _late_ticks(session: Session, limit: int) -> list[str]:
     for queue, priority, tenant, _ in session.fetch("lanes", None, 1000):
         names.update(row[0] for row in session.fetch("late_in_lane", session.now, queue, priority, tenant, limit))
     return sorted(names)
+
+
+def _beat(session: Session, node: str, shards: int, span: int) -> Crew:
+    session.execute("schedulers_gone", session.now - us(timedelta(hours=1)))
+    session.execute("scheduler_beat", node, shards, session.now + span)
+    if span:
+        session.execute("shards_open", shards)
+    led = session.fetch("shards_led", session.now)
+    remains = min((left for _, leader, left in led if leader not in {None, node}), default=None)
+    return Crew(
+        dict(session.fetch("schedulers_live", session.now)),
+        {shard: leader for shard, leader, _ in led},
+        None if remains is None else remains / 1_000_000,
+    )

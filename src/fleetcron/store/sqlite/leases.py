@@ -78,7 +78,7 @@ def complete(session: Session, worker: int, done: Sequence[Done]) -> set[int]:
     ours = {d.run_id: d for d in done if d.run_id in won and won[d.run_id][1] == d.fence}
     session.many(
         "complete",
-        [(session.now, worker, won[i][2], d.fence, to_us(d.started_at), d.result, i) for i, d in ours.items()],
+        [(won[i][2], d.fence, worker, to_us(d.started_at), session.now, d.result, i) for i, d in ours.items()],
     )
     _undup(session, [i for i, d in ours.items() if d.keyed])
     return set(won)

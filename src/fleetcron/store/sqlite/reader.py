@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
 from typing import Any
 
 from fleetcron.clock import to_us
 from fleetcron.store.sqlite.channel import Channel, Request
 from fleetcron.store.sqlite.connection import Options, connect_reader, translate
 from fleetcron.store.sqlite.session import Session
+from fleetcron.store.sqlite.statements import Statements
 
 
 class Reader(Channel):
     """Requests are closures over a Session that must not write. Each statement sees what was committed before it
     began."""
 
-    def __init__(self, name: str, options: Options, statements: Mapping[str, str]) -> None:
+    def __init__(self, name: str, options: Options, statements: Statements) -> None:
         self._options, self._statements = options, statements
         super().__init__(name, connect_reader(options))
 

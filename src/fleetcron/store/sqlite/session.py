@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 
 from fleetcron.clock import from_us, to_us
 from fleetcron.store.protocol import BUCKET
+from fleetcron.store.sqlite.statements import Statements
 
 _MICROSECOND = timedelta(microseconds=1)
 _BUCKET = BUCKET // _MICROSECOND
@@ -26,7 +27,7 @@ class Session:
 
     __slots__ = ("_connection", "_statements", "now", "woke")
 
-    def __init__(self, connection: sqlite3.Connection, statements: Mapping[str, str], now: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, statements: Statements, now: int) -> None:
         self._connection, self._statements, self.now = connection, statements, now
         self.woke = False
 
@@ -63,7 +64,8 @@ class Session:
 
     def many(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
         """One statement for many rows of parameters."""
-        self._cursor().executemany(self._statements[name], rows)
+        statement = self._statements[name]
+        self._cursor().executemany(statement.sql, rows if statement.pick is None else map(statement.pick, rows))
 
     def take(self, counter: str, n: int = 1) -> int:
         """The first of `n` numbers of a counter that go to the caller, for ever: pruning gives none back."""
@@ -80,7 +82,8 @@ class Session:
         self._cursor().execute(part)  # comments; or what lacks its semicolon
 
     def _execute(self, name: str, args: Sequence[Any]) -> sqlite3.Cursor:
-        return self._cursor().execute(self._statements[name], args)
+        statement = self._statements[name]
+        return self._cursor().execute(statement.sql, args if statement.pick is None else statement.pick(args))
 
     def _cursor(self) -> sqlite3.Cursor:
         cursor = self._connection.cursor()

@@ -178,9 +178,12 @@ class SqliteTx:
     async def gate_lock(self, gate: str) -> None:
         """Nothing to do: the writer is the lock."""
 
-    async def gate_state(self, gate: str) -> tuple[int, int]:
-        running, waiting = self._s.fetch("gate_state", gate)[0]
+    async def gate_state(self, gate: str, run: Claimed) -> tuple[int, int]:
+        running, waiting = self._s.fetch("gate_state", gate, to_us(run.due_at), run.run_id)[0]
         return running, waiting
+
+    async def gate_newer(self, gate: str, nominal_at: datetime) -> bool:
+        return bool(self._s.fetchval("gate_newer", gate, to_us(nominal_at)))
 
     async def gate_take(self, worker: int, run: Claimed) -> bool:
         return self._s.fetchval("gate_take", worker, run.run_id, run.fence, run.gate) is not None

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Lock, Thread
 
 from fleetcron.clock import block, monotonic
 from fleetcron.store.sqlite.connection import Options, connect_reader
 from fleetcron.store.sqlite.session import Session
+from fleetcron.store.sqlite.statements import Statements
 
 BUSY, IDLE = 0.010, 0.025
 """Seconds between looks, in the second after a wake-up and otherwise. On a small virtual machine a look costs 4 µs of
@@ -72,7 +73,7 @@ class _Listener:
 class Watcher:
     """The thread that looks at the file for what other processes write."""
 
-    def __init__(self, options: Options, statements: Mapping[str, str], bell: Bell) -> None:
+    def __init__(self, options: Options, statements: Statements, bell: Bell) -> None:
         self._statements, self._bell, self._stopping = statements, bell, False
         self._connection = connect_reader(options)
         self._thread = Thread(target=self._main, name="fleetcron-watcher", daemon=True)

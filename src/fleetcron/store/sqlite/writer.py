@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fleetcron.clock import block, monotonic, to_us
@@ -20,6 +20,7 @@ from fleetcron.errors import StoreUnavailable
 from fleetcron.store.sqlite.channel import Channel, Request
 from fleetcron.store.sqlite.connection import LONGEST_PAUSE, Options, connect_writer, patiently, translate
 from fleetcron.store.sqlite.session import Session
+from fleetcron.store.sqlite.statements import Statements
 
 _LONGEST = 0.02
 """Seconds after which a transaction takes no further request: other processes wait for the lock meanwhile."""
@@ -37,7 +38,7 @@ class Writer(Channel):
     see change.
     """
 
-    def __init__(self, options: Options, statements: Mapping[str, str], on_wake: Callable[[int], None]) -> None:
+    def __init__(self, options: Options, statements: Statements, on_wake: Callable[[int], None]) -> None:
         self._options, self._statements, self._on_wake = options, statements, on_wake
         connection = connect_writer(options)
         self._file = self._identity()

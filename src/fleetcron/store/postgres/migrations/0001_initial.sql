@@ -248,7 +248,8 @@ CREATE TABLE fleetcron.progress (
     at timestamptz NOT NULL
 );
 
--- A slice of the schedules; its term is what fences a leader's writes.
+-- A slice of the schedules; its term is what fences a leader's writes. Rows stay for ever, as terms only rise; those that are not active are
+-- above the present number of shards.
 CREATE TABLE fleetcron.shard (
     id int PRIMARY KEY,
     node text,
@@ -257,9 +258,17 @@ CREATE TABLE fleetcron.shard (
     term bigint NOT NULL DEFAULT 0,
     since timestamptz,
     expires_at timestamptz NOT NULL DEFAULT '-infinity',
-    ticks_until timestamptz
+    ticks_until timestamptz,
+    active boolean NOT NULL DEFAULT true
 ) WITH (fillfactor = 50);
 INSERT INTO fleetcron.shard (id) VALUES (0);
+
+-- The schedulers that live and can be nominated, each with the number of shards that it was started with: they share the shards evenly.
+CREATE TABLE fleetcron.scheduler (
+    node text PRIMARY KEY,
+    shards int NOT NULL,
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
 
 -- For how long schedulers have seen the database available without a gap: rescues wait for that. One row.
 CREATE TABLE fleetcron.watch (

@@ -1,13 +1,17 @@
--- on_duplicate="replace": the waiting run takes the newer payload and due time. No row when it has started or ended in the meantime.
--- Index: run_pkey, then the keys of ready and timetable.
+-- on_duplicate="replace": the waiting run takes the newer payload, due time and start deadline: 'replaced'. 'busy': it waits, but somebody is
+-- moving it just now (a promotion, a claim, a cancel): look again. No row: it has started or ended. SKIP LOCKED, because the key's row is
+-- locked already, and whoever ends runs locks in the other order. Index: run_pkey, then the keys of ready, timetable and parked.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
-old AS MATERIALIZED (SELECT * FROM fleetcron.run WHERE id = $2 AND state = 'open' FOR UPDATE),
-hot AS (DELETE FROM fleetcron.ready q USING old o
-        WHERE (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (o.queue, o.priority, o.tenant, o.due_at, o.id)
-        RETURNING q.run_id, q.job_id, q.attempt, q.flags),
-cold AS (DELETE FROM fleetcron.timetable q USING old o WHERE (q.due_at, q.run_id) = (o.due_at, o.id)
-         RETURNING q.run_id, q.job_id, q.attempt, q.flags),
-moved AS (SELECT * FROM hot UNION ALL SELECT * FROM cold),
+old AS MATERIALIZED (SELECT * FROM fleetcron.run WHERE id = $2 AND state = 'open'),
+in_ready AS (SELECT q.ctid FROM fleetcron.ready q JOIN old o
+             ON (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (o.queue, o.priority, o.tenant, o.due_at, o.id) FOR UPDATE OF q SKIP LOCKED),
+in_timetable AS (SELECT q.ctid FROM fleetcron.timetable q JOIN old o ON (q.due_at, q.run_id) = (o.due_at, o.id) FOR UPDATE OF q SKIP LOCKED),
+in_parked AS (SELECT q.ctid FROM fleetcron.parked q JOIN old o ON (q.gate, q.due_at, q.run_id) = (o.gate, o.due_at, o.id)
+              FOR UPDATE OF q SKIP LOCKED),
+hot AS (DELETE FROM fleetcron.ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM in_ready)) RETURNING run_id, job_id, attempt, flags),
+cold AS (DELETE FROM fleetcron.timetable WHERE ctid = ANY (ARRAY(SELECT ctid FROM in_timetable)) RETURNING run_id, job_id, attempt, flags),
+parked AS (DELETE FROM fleetcron.parked WHERE ctid = ANY (ARRAY(SELECT ctid FROM in_parked)) RETURNING run_id, job_id, attempt, flags),
+moved AS (SELECT * FROM hot UNION ALL SELECT * FROM cold UNION ALL SELECT * FROM parked),
 fresh AS (UPDATE fleetcron.run r SET payload = $3::json, due_at = coalesce($4::timestamptz, n.now + $5::interval, n.now),
               expires_at = coalesce($4::timestamptz, n.now + $5::interval, n.now) + $6::interval
           FROM n WHERE r.id = (SELECT run_id FROM moved) RETURNING r.*),
@@ -17,4 +21,9 @@ soon AS (INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, j
 later AS (INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id, attempt, flags)
           SELECT f.due_at, f.id, f.queue, f.priority, f.tenant, m.job_id, m.attempt, m.flags FROM fresh f, moved m, n
           WHERE f.due_at >= date_trunc('minute', n.now) + interval '2 minutes')
-SELECT id FROM fresh
+SELECT 'replaced' AS answer FROM fresh
+UNION ALL
+SELECT 'busy' FROM old o WHERE NOT EXISTS (SELECT 1 FROM moved) AND (
+    EXISTS (SELECT 1 FROM fleetcron.ready q WHERE (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (o.queue, o.priority, o.tenant, o.due_at, o.id))
+    OR EXISTS (SELECT 1 FROM fleetcron.timetable q WHERE (q.due_at, q.run_id) = (o.due_at, o.id))
+    OR EXISTS (SELECT 1 FROM fleetcron.parked q WHERE (q.gate, q.due_at, q.run_id) = (o.gate, o.due_at, o.id)))

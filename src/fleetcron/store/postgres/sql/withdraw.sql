@@ -4,6 +4,7 @@
 -- Ticks already due (nominal_at <= now) become state `missed`, returned so that a miss record is written.
 -- $3: nothing older waits in ready or timetable that is due at its own instant. What an earlier judgement let run is due when it was judged:
 -- it is among the last $6 ticks up to $5. What is parked at the schedule's gate may be of any age.
+-- What a worker has claimed ahead and not started is asked to stop there (the caller tells workers to look).
 -- Index: run_tick twice, then the keys of ready and timetable; parked_pkey, run_pkey. Locks: ready and timetable rows; those being claimed right now are left alone.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 tick AS MATERIALIZED (
@@ -25,6 +26,7 @@ gone_cold AS (
 taken AS (SELECT run_id FROM gone UNION ALL SELECT run_id FROM gone_cold),
 parked AS (DELETE FROM fleetcron.parked p USING fleetcron.run r
            WHERE p.gate = 'schedule:' || $2 AND p.attempt = 0 AND r.id = p.run_id AND r.started_at IS NULL RETURNING p.run_id),
+held AS (UPDATE fleetcron.lease l SET cancel = true FROM fleetcron.worker w, tick t WHERE l.worker = w.id AND l.run_id = t.id AND l.ahead),
 every AS (SELECT run_id FROM taken UNION ALL SELECT run_id FROM parked),
 erased AS (DELETE FROM fleetcron.run r WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at > (SELECT now FROM n)),
 closed AS (UPDATE fleetcron.run r SET state = 'missed', reason = $4, finished_at = (SELECT now FROM n)

@@ -235,7 +235,8 @@ CREATE TABLE progress (
     at INTEGER NOT NULL
 ) STRICT;
 
--- A slice of the schedules; its term is what fences a leader's writes.
+-- A slice of the schedules; its term is what fences a leader's writes. Rows stay for ever, as terms only rise; those that are not active are
+-- above the present number of shards.
 CREATE TABLE shard (
     id INTEGER PRIMARY KEY,
     node TEXT,
@@ -244,9 +245,13 @@ CREATE TABLE shard (
     term INTEGER NOT NULL DEFAULT 0,
     since INTEGER,
     expires_at INTEGER NOT NULL DEFAULT -9000000000000000000,
-    ticks_until INTEGER
+    ticks_until INTEGER,
+    active INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 INSERT INTO shard (id) VALUES (0);
+
+-- The schedulers that live and can be nominated, each with the number of shards that it was started with: they share the shards evenly.
+CREATE TABLE scheduler (node TEXT PRIMARY KEY, shards INTEGER NOT NULL, expires_at INTEGER NOT NULL) STRICT;
 
 -- For how long schedulers have seen the database available without a gap: rescues wait for that. One row.
 CREATE TABLE watch (id INTEGER PRIMARY KEY, since INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;
@@ -266,6 +271,7 @@ SELECT r.id, r.job, r.schedule, r.tenant, r.queue, r.priority, r.nominal_at, r.d
        r.created_at, r.started_at, r.finished_at, r.generation, r.reason, r.state,
        iif(r.state = 'open', (SELECT l.started_at FROM worker w CROSS JOIN lease l WHERE l.worker = w.id AND l.run_id = r.id), NULL) AS leased_at,
        (SELECT s.host || ':' || s.pid FROM session s
-        WHERE s.id = coalesce(iif(r.state = 'open', (SELECT l.worker FROM worker w CROSS JOIN lease l WHERE l.worker = w.id AND l.run_id = r.id), NULL),
-                              r.worker)) AS worker
+        WHERE s.id = coalesce(
+            iif(r.state = 'open', (SELECT l.worker FROM worker w CROSS JOIN lease l WHERE l.worker = w.id AND l.run_id = r.id), NULL),
+            r.worker)) AS worker
 FROM run r;

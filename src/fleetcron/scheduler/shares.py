@@ -1,0 +1,142 @@
+"""Which shards this node leads: one round every third of a ttl, two statements however many shards there are.
+
+A round says that this scheduler lives and learns who else does and who leads what, renews all terms, gives up what is more than this
+node's share, stands for what is less, and campaigns for those of them that the elector nominates it for. Shares are a pure decision
+(`decide.shares`). A node whose elector cannot be reached is not counted: the others share what it cannot lead. A node whose database
+cannot be reached gives its nominations back after a ttl: it would hold up somebody who can lead.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from fleetcron.clock import monotonic
+from fleetcron.decide.shares import share
+from fleetcron.election import Elector
+from fleetcron.errors import StoreError
+from fleetcron.scheduler.contact import Contact
+from fleetcron.scheduler.leadership import Leadership
+from fleetcron.store.protocol import Crew, Store, WorkerInfo
+
+log = logging.getLogger("fleetcron.scheduler")
+
+OVERDUE = 3.0
+"""Ttls after which a free shard is anybody's."""
+KEEP = 10.0
+"""Ttls for which nothing is given up after such a shard was taken: else it would go back to nobody at once."""
+
+
+class Shares:
+    """The leaderships of one node, and the crew of schedulers as it last saw it. `shards`: how many this node was started with."""
+
+    def __init__(
+        self, store: Store, elector: Elector, node: WorkerInfo, shards: int, ttl: timedelta, contact: Contact
+    ) -> None:
+        self._store, self._elector, self._node, self._contact = store, elector, node, contact
+        self._wanted, self._ttl, self._seconds = shards, ttl, ttl.total_seconds()
+        self._leaderships: dict[int, Leadership] = {}
+        self._free_since: dict[int, float] = {}
+        self._keep_until = self._answered = 0.0
+        self._hurry = False
+        self._counted = 0
+        self.crew = Crew({}, {}, None)
+
+    def led(self) -> list[Leadership]:
+        """What this node leads, lowest shard first."""
+        return [one for _, one in sorted(self._leaderships.items()) if one.term() is not None]
+
+    def housekeeper(self) -> Leadership | None:
+        """The leadership that makes this node the one which does what is done once for all: that of the lowest shard that is led."""
+        mine = self.led()
+        others = [s for s, leader in self.crew.leaders.items() if leader not in {None, self._node.node}]
+        return mine[0] if mine and mine[0].shard < min(others, default=mine[0].shard + 1) else None
+
+    def pause(self) -> float:
+        """Seconds until the next round: a third of the ttl, less when something is to be had or another's term runs out."""
+        seconds = self._seconds / (10 if self._hurry else 3)
+        if self.crew.remains is not None:
+            seconds = min(seconds, self.crew.remains + 0.005)
+        return max(seconds, 0.02)
+
+    async def round(self) -> list[Leadership]:
+        """One round; returns what this node has begun to lead. Never fails: doubt is stepping down."""
+        try:
+            began = await self._round()
+            self._answered = monotonic()
+        except StoreError as error:
+            self._contact.lost()
+            self.crew, self._hurry = Crew({}, {}, None), False
+            for one in self.led():
+                one.step_down(f"the database did not answer: {error}")
+            if monotonic() - self._answered > self._seconds:
+                self._elector.stand((), (), 0)
+            return []
+        return began
+
+    async def _round(self) -> list[Leadership]:
+        me = self._node.node
+        crew = await self._store.scheduler_beat(me, self._wanted, self._ttl, standing=self._elector.reached())
+        await self._renew()
+        for one in list(self._leaderships.values()):
+            if one.owes():
+                await one.resign()
+        mine = {one.shard for one in self.led()}
+        leaders = {shard: None if leader == me else leader for shard, leader in crew.leaders.items()}
+        leaders |= dict.fromkeys(mine & leaders.keys(), me)
+        self.crew = Crew(crew.nodes, leaders, crew.remains)
+        self._count(len(leaders))
+        now = monotonic()
+        self._free_since = {s: self._free_since.get(s, now) for s, leader in leaders.items() if leader is None}
+        overdue = [s for s, since in self._free_since.items() if now - since > OVERDUE * self._seconds]
+        todo = share(me, crew.nodes, leaders, overdue=overdue)
+        if now >= self._keep_until:
+            for shard in todo.give:
+                log.info("shard %d: giving it up, another scheduler has less than its share", shard)
+                await self._leaderships[shard].resign()
+                mine.discard(shard)
+        if overdue and todo.want:
+            self._keep_until = now + KEEP * self._seconds
+        self._hurry = bool(todo.want and todo.free)
+        self._elector.stand(sorted(mine), todo.free, todo.want)
+        return await self._campaign([s for s in todo.free if self._elector.nominated(s)], todo.want)
+
+    async def _renew(self) -> None:
+        terms = {one.shard: term for one in self._leaderships.values() if (term := one.term()) is not None}
+        if not terms:
+            return
+        sent = monotonic()
+        renewed = await self._store.renew_many(self._node.node, terms, self._ttl)
+        for shard in terms:
+            if shard in renewed:
+                self._leaderships[shard].renewed(sent)
+            else:
+                self._leaderships[shard].step_down("the database refused the renewal")
+
+    async def _campaign(self, shards: list[int], limit: int) -> list[Leadership]:
+        if not shards or not limit:
+            return []
+        sent, began = monotonic(), []
+        for shard, term in (await self._store.campaign_many(shards, self._node, self._ttl, limit)).items():
+            one = self._leaderships.setdefault(shard, self._new(shard))
+            one.begin(term, sent)
+            if one.term() is not None:
+                began.append(one)
+        return began
+
+    def _new(self, shard: int) -> Leadership:
+        return Leadership(self._store, self._elector, self._node, shard, self._seconds, self._contact)
+
+    def _count(self, shards: int) -> None:
+        if shards != self._counted and shards > self._wanted:
+            log.info("the fleet has %d shards, this node was started with %d: the larger number counts", shards, self._wanted)
+        self._counted = shards
+
+    async def resign(self) -> None:
+        """Give everything up in order, and be counted no more."""
+        for one in list(self._leaderships.values()):
+            await one.resign()
+        try:
+            await self._store.scheduler_beat(self._node.node, self._wanted, self._ttl, standing=False)
+        except StoreError as error:
+            log.warning("could not sign off as a scheduler, the others wait for a ttl: %s", error)
