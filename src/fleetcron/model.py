@@ -249,6 +249,17 @@ class Leader(Record):
     ticks_until: datetime | None
 
 
+class HeldLock(Record):
+    """A lock that is held. `owner` is host:pid; without a renewal it is over at `expires_at`."""
+
+    name: str
+    fence: int
+    owner: str
+    acquired_at: datetime
+    expires_at: datetime
+    waiters: int
+
+
 class Node(Record):
     """One process (and its worker processes)."""
 

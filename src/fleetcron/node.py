@@ -24,10 +24,10 @@ import msgspec
 
 import fleetcron
 from fleetcron.clock import sleep
-from fleetcron.election import DatabaseElector
+from fleetcron.election import make_elector
 from fleetcron.errors import StoreError
 from fleetcron.fleet import Fleet
-from fleetcron.scheduler.scheduler import Scheduler, SchedulerOptions
+from fleetcron.scheduler.scheduler import CONNECTIONS, Scheduler, SchedulerOptions
 from fleetcron.store.protocol import SCHEDULES, WorkerInfo
 from fleetcron.triggers import tzdata_version
 from fleetcron.worker.worker import Worker, WorkerOptions
@@ -142,10 +142,11 @@ class Node:
 
 
 class SchedulerThread:
-    """The scheduler role, on a thread with its own event loop and store."""
+    """The scheduler role, on a thread with its own event loop and store. Raises ConfigError when the elector cannot be used."""
 
     def __init__(self, fleet: Fleet, info: WorkerInfo) -> None:
         self._fleet, self._info = fleet, info
+        self._elector = make_elector(fleet.options.elector, info.node, fleet.options.election_ttl)
         self._thread = threading.Thread(target=self._run, name="fleetcron-scheduler", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.scheduler: Scheduler | None = None
@@ -169,7 +170,7 @@ class SchedulerThread:
         self._loop = asyncio.get_running_loop()
         o = self._fleet.options
         options = SchedulerOptions(lease=o.lease, election_ttl=o.election_ttl, retention=o.retention, shards=o.shards)
-        store = self._fleet.make_store(pool_size=4 + o.shards, application="fleetcron-scheduler", custom_plans=True)
+        store = self._fleet.make_store(pool_size=CONNECTIONS, application="fleetcron-scheduler", custom_plans=True)
         pause = 0.2
         while not self._stopped.is_set():
             try:
@@ -182,7 +183,7 @@ class SchedulerThread:
         else:
             return
         try:
-            scheduler = self.scheduler = Scheduler(store, DatabaseElector(), self._info, options)
+            scheduler = self.scheduler = Scheduler(store, self._elector, self._info, options)
             loop = self._loop
 
             def wake(channel: str) -> None:

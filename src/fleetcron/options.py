@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fleetcron.durations import parse_duration
+from fleetcron.election import parse_elector
 from fleetcron.errors import ConfigError
 from fleetcron.sizes import parse_size
 
@@ -68,8 +69,6 @@ def parse_options(url: str | None, given: Mapping[str, Any], env: Mapping[str, s
             f"lease ({options.lease.total_seconds():g}s) must be at least 3 × heartbeat ({options.heartbeat.total_seconds():g}s): "
             "two heartbeats may fail before the work is given to somebody else"
         )
-    if options.elector != "database":
-        raise ConfigError(f"elector {options.elector!r} is not known; this version has 'database'")
     return options
 
 
@@ -84,6 +83,9 @@ def _parse(name: str, value: Any, source: str) -> Any:
                 return parse_size(value, source)
             case "shards":
                 return _whole(value, source)
+            case "elector":
+                parse_elector(str(value))
+                return str(value)
             case "pgbouncer" | "auto_migrate":
                 return _flag(value, source)
             case "schema":

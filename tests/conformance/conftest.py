@@ -30,7 +30,9 @@ def clean_pg_url(servers: postgres.Servers, pg_version: int, reused: Reused) -> 
 
 
 @pytest.fixture
-def store_url(request: pytest.FixtureRequest, servers: postgres.Servers, tmp_path: Path, reused: Reused) -> Iterator[str]:
+def store_url(
+    request: pytest.FixtureRequest, servers: postgres.Servers, tmp_path: Path, reused: Reused
+) -> Iterator[str]:
     """The suite's parameter, as everywhere: an empty database of either kind."""
     kind: str = request.param
     if kind == "sqlite":

@@ -62,7 +62,8 @@ async def _empty(url: str, seed: dict[str, str]) -> None:
         for table, rows in seed.items():
             of = f"fleetcron.{table}"
             await connection.execute(
-                f"INSERT INTO {of} OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_recordset(NULL::{of}, $1::json)", rows
+                f"INSERT INTO {of} OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_recordset(NULL::{of}, $1::json)",
+                rows,
             )
     finally:
         await connection.close()

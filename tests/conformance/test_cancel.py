@@ -150,7 +150,11 @@ async def test_cancels_race_claims_and_ends(store: Store, open_store: OpenStore)
     for batch in range(30):
         tenants = [f"t{batch}-{n}" for n in range(10)]
         ids = await insert(store, *(new(tenant=t) for t in tenants))
-        moves = [f for n, (run_id, t) in enumerate(zip(ids, tenants, strict=True)) for f in (cancel(run_id, n % 2), work(t, n // 2 % 2))]
+        moves = [
+            f
+            for n, (run_id, t) in enumerate(zip(ids, tenants, strict=True))
+            for f in (cancel(run_id, n % 2), work(t, n // 2 % 2))
+        ]
         dice.shuffle(moves)
         await asyncio.gather(*moves)
         ended |= {run_id: await the_run(store, run_id) for run_id in ids}
@@ -180,4 +184,3 @@ async def test_a_cancel_frees_the_key(store: Store) -> None:
     again = await insert_keyed(store, delay=timedelta(hours=1))
     assert again.created
     assert (await the_run(store, again.id)).created_at == START
-

@@ -37,7 +37,10 @@ def ids(runs: list) -> list[int]:
 
 
 async def test_a_claim_gives_everything_that_a_worker_needs(store: Store, clock: Clock) -> None:
-    await put(store, schedule(tenant="acme", queue="q", priority=3, payload='{"a":1}', overlap="skip", start_deadline=second(40)))
+    await put(
+        store,
+        schedule(tenant="acme", queue="q", priority=3, payload='{"a":1}', overlap="skip", start_deadline=second(40)),
+    )
     term = await lead(store)
     (run_id,) = await fired_ticks(store, term, "tick", at(60), late_at=at(75))
     clock.advance(61)
@@ -45,9 +48,22 @@ async def test_a_claim_gives_everything_that_a_worker_needs(store: Store, clock:
     run = await worker.claim_one()
     assert run.fence > 0
     assert (run.run_id, run.attempt, run.job, run.payload) == (run_id, 1, "work", '{"a":1}')
-    assert (run.due_at, run.nominal_at, run.prev_at, run.late_at, run.expires_at) == (at(60), at(60), START, at(75), at(100))
+    assert (run.due_at, run.nominal_at, run.prev_at, run.late_at, run.expires_at) == (
+        at(60),
+        at(60),
+        START,
+        at(75),
+        at(100),
+    )
     assert (run.schedule, run.tenant, run.queue, run.priority, run.key) == ("tick", "acme", "q", 3, None)
-    assert (run.gate, run.overlap, run.late, run.missed, run.generation, run.deaths) == ("schedule:tick", "skip", False, None, 0, 0)
+    assert (run.gate, run.overlap, run.late, run.missed, run.generation, run.deaths) == (
+        "schedule:tick",
+        "skip",
+        False,
+        None,
+        0,
+        0,
+    )
     seen = await the_run(store, run_id)
     assert (seen.state, seen.started_at, seen.worker) == ("running", at(61), "here:4711")
 
@@ -210,7 +226,9 @@ async def test_claims_by_eight_at_once_take_two_thousand_runs_once(store: Store,
 
 
 @pytest.mark.parametrize("end", ["rescue", "stop"])
-async def test_a_claim_that_races_the_end_of_its_session_keeps_nothing(store: Store, open_store: OpenStore, end: str) -> None:
+async def test_a_claim_that_races_the_end_of_its_session_keeps_nothing(
+    store: Store, open_store: OpenStore, end: str
+) -> None:
     """Either the claim came first and its runs go back with the others, or it finds no session."""
     other = await open_store()
     for _ in range(30):

@@ -101,7 +101,10 @@ async def test_the_late_completion_of_a_rescued_run_is_refused(store: Store, clo
     assert await zombie.complete(old, result='"zombie"') == set()
     seen = await the_run(store, run_id)
     assert (seen.state, seen.result, seen.attempt) == ("succeeded", '"newer"', 2)
-    assert [(a.number, a.state, a.fence) for a in await store.attempts(run_id)] == [(1, "lost", old.fence), (2, "succeeded", new_run.fence)]
+    assert [(a.number, a.state, a.fence) for a in await store.attempts(run_id)] == [
+        (1, "lost", old.fence),
+        (2, "succeeded", new_run.fence),
+    ]
 
 
 async def test_the_same_worker_cannot_complete_its_older_attempt(store: Store, clock: Clock) -> None:

@@ -104,11 +104,15 @@ async def test_each_shard_has_a_leader_of_its_own(store: Store) -> None:
 async def test_the_first_campaign_for_a_shard_has_one_winner(store: Store, open_store: OpenStore) -> None:
     other = await open_store()
     for shard in range(1, 20):
-        answers = await asyncio.gather(*(s.campaign(shard, info(f"n{i}"), LEASE) for i, s in enumerate((store, other, store))))
+        answers = await asyncio.gather(
+            *(s.campaign(shard, info(f"n{i}"), LEASE) for i, s in enumerate((store, other, store)))
+        )
         assert sorted(answers, key=str) == [1, None, None]
 
 
-async def test_one_winner_of_five_in_each_of_two_hundred_rounds(store: Store, open_store: OpenStore, clock: Clock) -> None:
+async def test_one_winner_of_five_in_each_of_two_hundred_rounds(
+    store: Store, open_store: OpenStore, clock: Clock
+) -> None:
     """Case C23: judged by what the database wrote, not by what it attempted."""
     stores = [store, *[await open_store() for _ in range(2)]]
     for round_ in range(1, 201):

@@ -70,7 +70,9 @@ async def test_ticks_become_runs_and_the_schedule_moves_on(store: Store, clock: 
     after = await the_schedule(store)
     assert (after.next_at, after.revision, after.tzdata) == (at(240), before.revision, "2031b")
     runs = [await the_run(store, i) for i in await runs_of(store, "tick")]
-    assert [(r.nominal_at, r.due_at, r.state, r.generation) for r in runs] == [(at(s), at(s), "scheduled", 0) for s in (60, 120, 180)]
+    assert [(r.nominal_at, r.due_at, r.state, r.generation) for r in runs] == [
+        (at(s), at(s), "scheduled", 0) for s in (60, 120, 180)
+    ]
     assert {(r.job, r.schedule, r.tenant, r.queue, r.priority, r.payload, r.created_at) for r in runs} == {
         ("work", "tick", "acme", "q", 2, '{"a":1}', START)
     }
@@ -82,7 +84,9 @@ async def test_ticks_become_runs_and_the_schedule_moves_on(store: Store, clock: 
 async def test_a_last_tick_leaves_no_next(store: Store) -> None:
     await put(store, schedule())
     term = await lead(store)
-    answer = await store.fire(0, term, [planned(await the_schedule(store), at(60), new_next=None)], tzdata="", until=None)
+    answer = await store.fire(
+        0, term, [planned(await the_schedule(store), at(60), new_next=None)], tzdata="", until=None
+    )
     assert answer.runs == 1
     assert (await the_schedule(store)).next_at is None
     assert await store.due_schedules(0, at(10**9), 10) == []
@@ -213,7 +217,9 @@ async def test_a_stale_term_writes_nothing_and_says_so(store: Store, clock: Cloc
     assert (await the_schedule(store)).next_at == at(60)
 
 
-async def test_a_takeover_that_races_a_fire_comes_before_or_after_it(store: Store, open_store: OpenStore, clock: Clock) -> None:
+async def test_a_takeover_that_races_a_fire_comes_before_or_after_it(
+    store: Store, open_store: OpenStore, clock: Clock
+) -> None:
     """Never in between: what the old leader wrote, the new one reads."""
     successor = await open_store()
     await put(store, schedule(trigger=Every(1)))

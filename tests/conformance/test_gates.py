@@ -188,7 +188,9 @@ async def test_a_retry_passes_its_gate_again(store: Store, clock: Clock) -> None
         ("skip", ["start", "missed", "missed"]),
     ],
 )
-async def test_what_a_tick_does_while_an_older_one_runs(store: Store, clock: Clock, policy: Overlap, expected: list[str]) -> None:
+async def test_what_a_tick_does_while_an_older_one_runs(
+    store: Store, clock: Clock, policy: Overlap, expected: list[str]
+) -> None:
     ids = await ticks(store, policy, 3, clock)
     worker = await hand(store, ttl=HOURS)
     assert list((await enter(worker)).values()) == expected
@@ -248,7 +250,9 @@ async def test_replace_leaves_no_older_one_waiting_when_the_gate_is_free(store: 
 
 
 @pytest.mark.parametrize("newer", ["runs", "waits"])
-async def test_an_older_tick_that_comes_late_does_not_replace_a_newer_one(store: Store, clock: Clock, newer: str) -> None:
+async def test_an_older_tick_that_comes_late_does_not_replace_a_newer_one(
+    store: Store, clock: Clock, newer: str
+) -> None:
     """Two workers claim two ticks, and the newer one is quicker at the gate."""
     ids = await ticks(store, "replace", 3, clock)
     worker = await hand(store, ttl=HOURS)
@@ -331,7 +335,9 @@ async def test_unparking_by_several_at_once_frees_each_once(store: Store, open_s
         runs = await worker.claim()
         await verdicts(worker, runs)
         await worker.complete(*runs[:1])
-        await asyncio.gather(store.unpark(), other.unpark(), store.unpark())  # more than one may go back: they ask again at the gate
+        await asyncio.gather(
+            store.unpark(), other.unpark(), store.unpark()
+        )  # more than one may go back: they ask again at the gate
         waiting = await look(store, "SELECT run_id FROM ready UNION ALL SELECT run_id FROM parked")
         assert len(waiting) == len(set(waiting)) == 3
         while left := await worker.claim():

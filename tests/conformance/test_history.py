@@ -99,7 +99,7 @@ async def test_runs_by_filter(store: Store, clock: Clock) -> None:
         new(due_at=at(-30)),
     )
     worker = await hand(store)
-    (running,) = [run for run in await worker.claim(queues=["q"])]
+    (running,) = await worker.claim(queues=["q"])
     everything = [*ids[::-1], tick]
 
     async def found(**given: object) -> list[int]:
@@ -156,7 +156,16 @@ async def test_a_running_attempt_is_shown(store: Store, clock: Clock) -> None:
 async def test_counts_by_queue(store: Store, clock: Clock) -> None:
     assert await store.counts() == {}
     worker = await hand(store)
-    runs = [new(), new(), new(), new(gate="g"), new(gate="g"), new(delay=second(30)), new(delay=second(30)), new(delay=DAY)]
+    runs = [
+        new(),
+        new(),
+        new(),
+        new(gate="g"),
+        new(gate="g"),
+        new(delay=second(30)),
+        new(delay=second(30)),
+        new(delay=DAY),
+    ]
     await insert(store, *runs, new(queue="q", delay=DAY))
     claimed = await worker.claim(5)
     await store.admit(worker.id, [run for run in claimed if run.gate])  # one passes, one waits
@@ -185,7 +194,10 @@ async def test_misses_newest_first(store: Store, clock: Clock) -> None:
 
 # Nodes
 async def test_nodes_show_who_lives(store: Store, clock: Clock) -> None:
-    await store.node_beat(info("n1", host="alpha", pid=1, roles=("worker", "scheduler"), queues=("a", "b"), version="2", tzdata="t"), LEASE)
+    await store.node_beat(
+        info("n1", host="alpha", pid=1, roles=("worker", "scheduler"), queues=("a", "b"), version="2", tzdata="t"),
+        LEASE,
+    )
     clock.advance(5)
     await store.node_beat(info("n2", pid=2), LEASE)
     for slots, pid in ((10, 21), (5, 20)):

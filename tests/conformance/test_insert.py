@@ -9,15 +9,37 @@ import pytest
 from fleetcron.errors import StoreError
 from fleetcron.model import State
 from fleetcron.store.protocol import Store
-from tests.conformance.kit import AGES_AGO, HORIZON, START, Clock, at, hand, insert, insert_one, look, new, second, the_run
+from tests.conformance.kit import (
+    AGES_AGO,
+    HORIZON,
+    START,
+    Clock,
+    at,
+    hand,
+    insert,
+    insert_one,
+    look,
+    new,
+    second,
+    the_run,
+)
 
 
 async def test_a_run_comes_back_as_it_was_inserted(store: Store) -> None:
     payload = '{"id":1970670598291982290,"text":"ünï \\u2028 \'quoted\' %s $1 ?","nested":[null,true,1.5e300]}'
-    run_id = await insert_one(store, payload=payload, queue="warteschlange ü", priority=9, tenant="acme", gate="g", key="k")
+    run_id = await insert_one(
+        store, payload=payload, queue="warteschlange ü", priority=9, tenant="acme", gate="g", key="k"
+    )
     run = await the_run(store, run_id)
     assert run.payload == payload
-    assert (run.id, run.job, run.queue, run.priority, run.tenant, run.key) == (run_id, "work", "warteschlange ü", 9, "acme", "k")
+    assert (run.id, run.job, run.queue, run.priority, run.tenant, run.key) == (
+        run_id,
+        "work",
+        "warteschlange ü",
+        9,
+        "acme",
+        "k",
+    )
     assert (run.due_at, run.created_at, run.state, run.attempt) == (START, START, State.READY, 0)
     assert (run.schedule, run.nominal_at, run.started_at, run.finished_at) == (None, None, None, None)
     assert (run.result, run.error, run.worker, run.reason) == (None, None, None, None)
@@ -25,7 +47,9 @@ async def test_a_run_comes_back_as_it_was_inserted(store: Store) -> None:
 
 async def test_ids_rise_in_the_order_of_the_input(store: Store) -> None:
     delays = [3, 1, 2, None, 600, 0, 7200]
-    answers = await store.insert([new(delay=None if d is None else second(d), payload=f'{{"n":{i}}}') for i, d in enumerate(delays)])
+    answers = await store.insert(
+        [new(delay=None if d is None else second(d), payload=f'{{"n":{i}}}') for i, d in enumerate(delays)]
+    )
     ids = [a.id for a in answers]
     assert ids == sorted(set(ids))
     assert all(a.created for a in answers)

@@ -44,7 +44,10 @@ async def written(store: Store, n: int, **given: object) -> tuple[int, list[int]
 
 async def misses(store: Store) -> list[tuple[float, float, int, str]]:
     """(first, last, count, reason) in seconds, oldest first."""
-    found = [((m.first - at(0)).total_seconds(), (m.last - at(0)).total_seconds(), m.count, m.reason) for m in await store.misses("tick")]
+    found = [
+        ((m.first - at(0)).total_seconds(), (m.last - at(0)).total_seconds(), m.count, m.reason)
+        for m in await store.misses("tick")
+    ]
     return sorted(found)
 
 
@@ -162,7 +165,9 @@ async def test_late_ticks_of_a_schedule_that_is_gone_are_closed(store: Store, cl
     await store.remove_schedule("tick", "ann")
     assert await judge(store, "tick", runs, worker=worker.id) is None
     assert await states(store, ids) == ["missed", "missed"]
-    assert await misses(store) == [(tick, tick, 1, "schedule removed") for tick in (60, 120, 180)]  # the last was not written yet
+    assert await misses(store) == [
+        (tick, tick, 1, "schedule removed") for tick in (60, 120, 180)
+    ]  # the last was not written yet
     assert (await the_run(store, ids[0])).reason == "schedule removed"
 
 
@@ -288,7 +293,7 @@ async def test_who_may_not_judge_changes_nothing(store: Store, clock: Clock, how
 
 
 async def test_what_waits_too_long_is_seen_without_a_worker(store: Store, clock: Clock) -> None:
-    _, ids = await written(store, 2)
+    await written(store, 2)
     await insert_one(store)
     clock.advance(60)
     await store.promote()
@@ -303,7 +308,7 @@ async def test_what_waits_too_long_is_seen_without_a_worker(store: Store, clock:
 
 
 async def test_what_is_behind_a_backlog_is_not_in_time_either(store: Store, clock: Clock) -> None:
-    _, ids = await written(store, 1)
+    await written(store, 1)
     for _ in range(50):
         await insert_one(store, due_at=at(-60))
     clock.advance(200)
@@ -312,7 +317,9 @@ async def test_what_is_behind_a_backlog_is_not_in_time_either(store: Store, cloc
 
 
 @pytest.mark.parametrize("policy", ["fire_once", "skip", "fire_all"])
-async def test_every_tick_ends_as_a_run_or_in_a_record(store: Store, open_store: OpenStore, clock: Clock, policy: Misfire) -> None:
+async def test_every_tick_ends_as_a_run_or_in_a_record(
+    store: Store, open_store: OpenStore, clock: Clock, policy: Misfire
+) -> None:
     """However the ticks of an outage lie spread over `ready`, workers and the future, and in whatever order those judge."""
     dice = random.Random(policy)
     stores = [store, await open_store()]
@@ -330,7 +337,9 @@ async def test_every_tick_ends_as_a_run_or_in_a_record(store: Store, open_store:
         await store.promote()
         workers = [await hand(s, f"node-{i}") for i, s in enumerate(stores)]
         held = [(w, await w.claim(dice.randrange(1, 4))) for w in workers]
-        judges = [judge(w.store, "tick", runs, worker=w.id) for w, runs in held if runs] + [judge(store, "tick", leader=(0, term))]
+        judges = [judge(w.store, "tick", runs, worker=w.id) for w, runs in held if runs] + [
+            judge(store, "tick", leader=(0, term))
+        ]
         dice.shuffle(judges)
         if dice.randrange(2):
             await asyncio.gather(*judges)

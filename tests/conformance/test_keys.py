@@ -30,7 +30,9 @@ async def test_the_first_of_equal_keys_wins_and_the_second_is_told_its_id(store:
 
 
 async def test_a_key_belongs_to_a_job_and_a_tenant(store: Store) -> None:
-    answers = await store.insert([new(key="k"), new(key="k", tenant="acme"), new("other", key="k"), new(key="K"), new(), new()])
+    answers = await store.insert(
+        [new(key="k"), new(key="k", tenant="acme"), new("other", key="k"), new(key="K"), new(), new()]
+    )
     assert all(a.created for a in answers)
     assert len({a.id for a in answers}) == 6
 
@@ -136,7 +138,9 @@ async def test_a_period_counts_from_the_due_time(store: Store, clock: Clock, whe
 async def test_equal_keys_in_one_batch(store: Store) -> None:
     """Case C100: uniqueness holds within one call, too."""
     keys = [f"k{i // 2}" if i < 500 else None if i % 10 == 0 else f"u{i}" for i in range(1000)]
-    answers = await store.insert([new(key=key, payload=f'{{"n":{i}}}', key_scope=HOUR, delay=3 * HOUR) for i, key in enumerate(keys)])
+    answers = await store.insert(
+        [new(key=key, payload=f'{{"n":{i}}}', key_scope=HOUR, delay=3 * HOUR) for i, key in enumerate(keys)]
+    )
     assert [a.created for a in answers] == [i >= 500 or i % 2 == 0 for i in range(1000)]
     assert all(answers[i].id == answers[i - 1].id for i in range(1, 500, 2))
     assert all(a.due_at == at(3 * 3600) for a in answers if a.created)
@@ -164,7 +168,9 @@ async def test_replace_within_one_batch(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(5, 3600), (3600, 5), (3600, 7200), (0, 5)])
-async def test_replace_moves_a_run_between_ready_and_timetable(store: Store, clock: Clock, before: int, after: int) -> None:
+async def test_replace_moves_a_run_between_ready_and_timetable(
+    store: Store, clock: Clock, before: int, after: int
+) -> None:
     first = await insert_keyed(store, delay=second(before))
     await insert_keyed(store, delay=second(after), on_duplicate="replace")
     assert (await the_run(store, first.id)).due_at == at(after)
@@ -211,7 +217,9 @@ async def test_many_at_once_make_one_run(store: Store, open_store: OpenStore) ->
     assert await look(store, "SELECT count(*) FROM run") == [(20,)]
 
 
-async def test_batches_with_the_same_keys_in_other_orders_do_not_block_each_other(store: Store, open_store: OpenStore) -> None:
+async def test_batches_with_the_same_keys_in_other_orders_do_not_block_each_other(
+    store: Store, open_store: OpenStore
+) -> None:
     """Two that lock the same keys in opposite orders are a deadlock."""
     others = [store, await open_store()]
     keys = [f"k{i}" for i in range(200)]

@@ -52,7 +52,9 @@ async def test_a_queue_asked_for_twice_is_there_once(store: Store) -> None:
 
 async def test_the_lanes_of_other_queues_do_not_use_up_the_limit(store: Store) -> None:
     """A worker for one queue must find its lanes however many tenants another queue has."""
-    await insert(store, *(new(queue="crowded", tenant=f"t{i:03}") for i in range(60)), new(queue="quiet"), new(queue="a"))
+    await insert(
+        store, *(new(queue="crowded", tenant=f"t{i:03}") for i in range(60)), new(queue="quiet"), new(queue="a")
+    )
     _, lanes = await store.lanes(["quiet", "a"], limit=50)
     assert {lane.queue for lane in lanes} == {"a", "quiet"}
 
@@ -64,7 +66,12 @@ async def test_the_limit_bounds_the_answer(store: Store) -> None:
 
 
 async def test_more_tenants_than_the_limit_hide_no_other_queue_and_no_other_priority(store: Store) -> None:
-    await insert(store, *(new(queue="a", tenant=f"t{i:02}") for i in range(60)), new(queue="a", priority=9), new(queue="b", priority=0))
+    await insert(
+        store,
+        *(new(queue="a", tenant=f"t{i:02}") for i in range(60)),
+        new(queue="a", priority=9),
+        new(queue="b", priority=0),
+    )
     _, lanes = await store.lanes(None, limit=50)
     assert len(lanes) == 50
     assert {(lane.queue, lane.priority) for lane in lanes} == {("a", 5), ("a", 9), ("b", 0)}
@@ -82,7 +89,13 @@ async def test_lanes_that_have_nothing_waiting_do_not_use_up_the_limit(store: St
 
 async def test_a_look_starts_where_the_caller_knows_that_nothing_is_left(store: Store) -> None:
     """For each lane that it knows; the others are looked at from their beginning. Only where looking costs something: SQLite ignores it."""
-    await insert(store, new(due_at=at(-9)), new(due_at=at(-5)), new(tenant="acme", due_at=at(-7)), new(tenant="old", due_at=at(-7)))
+    await insert(
+        store,
+        new(due_at=at(-9)),
+        new(due_at=at(-5)),
+        new(tenant="acme", due_at=at(-7)),
+        new(tenant="old", due_at=at(-7)),
+    )
     known = [Lane("default", 5, "", at(-5)), Lane("default", 5, "old", at(-6)), Lane("default", 5, "gone", at(-6))]
     _, lanes = await store.lanes(None, known=known)
     found = {lane.tenant: lane.first_due for lane in lanes}

@@ -124,7 +124,10 @@ async def test_what_waits_for_its_turn_is_withdrawn_too(store: Store, clock: Clo
             await store.remove_schedule("tick", "ann")
     assert [await state(store, i) for i in ids] == ["running", "missed"]
     # ... and so are those that no leader has written yet.
-    assert [(m.first, m.last, m.count) for m in await store.misses("tick")] == [(at(180), at(1920), 30), (at(120), at(120), 1)]
+    assert [(m.first, m.last, m.count) for m in await store.misses("tick")] == [
+        (at(180), at(1920), 30),
+        (at(120), at(120), 1),
+    ]
 
 
 @pytest.mark.parametrize("change", ["edit", "pause", "remove"])
@@ -186,7 +189,9 @@ async def test_a_one_shot_with_a_new_instant_runs_again(store: Store, clock: Clo
 
 
 @pytest.mark.parametrize("change", ["edit", "pause and resume"])
-async def test_a_one_shot_that_was_written_ahead_is_not_lost_by_a_change(store: Store, clock: Clock, change: str) -> None:
+async def test_a_one_shot_that_was_written_ahead_is_not_lost_by_a_change(
+    store: Store, clock: Clock, change: str
+) -> None:
     await put(store, schedule(trigger=Once(at(90)), misfire=None))
     term = await lead(store)
     (old,) = await fired(store, term, "tick", at(90))
@@ -205,7 +210,11 @@ async def test_a_one_shot_that_was_written_ahead_is_not_lost_by_a_change(store: 
 # Zone data
 async def test_ticks_are_computed_anew_with_other_zone_data(store: Store, clock: Clock) -> None:
     """Case C109."""
-    await put(store, schedule("cron", Cron("*/1 * * * *", tz="America/Vancouver"), tzdata="old"), schedule("every", tzdata="old"))
+    await put(
+        store,
+        schedule("cron", Cron("*/1 * * * *", tz="America/Vancouver"), tzdata="old"),
+        schedule("every", tzdata="old"),
+    )
     await put(store, schedule("new", tzdata="new"))
     term = await lead(store)
     stale = await store.stale_zones(0, "new")

@@ -42,7 +42,14 @@ async def test_a_job_by_name_is_enough(live: Store, sql: Any) -> None:
     """Queue and priority are the job's own."""
     run_id = await sql.fetchval(f"{SUBMIT}('work')")
     run = await the_run(live, run_id)
-    assert (run.job, run.queue, run.priority, run.tenant, run.payload, run.key) == ("work", "reports", 3, "", "{}", None)
+    assert (run.job, run.queue, run.priority, run.tenant, run.payload, run.key) == (
+        "work",
+        "reports",
+        3,
+        "",
+        "{}",
+        None,
+    )
     assert abs(run.due_at - now()) < timedelta(seconds=10)
     worker = await hand(live)
     claimed = await worker.claim_one()
@@ -56,7 +63,14 @@ async def test_every_argument_by_name(live: Store, sql: Any) -> None:
         queue => 'q', priority => 0)"""
     )
     run = await the_run(live, run_id)
-    assert (run.payload, run.key, run.tenant, run.queue, run.priority, run.state) == ('{"a": [1, "ü"]}', "k", "acme", "q", 0, "scheduled")
+    assert (run.payload, run.key, run.tenant, run.queue, run.priority, run.state) == (
+        '{"a": [1, "ü"]}',
+        "k",
+        "acme",
+        "q",
+        0,
+        "scheduled",
+    )
     assert timedelta(minutes=59) < run.due_at - now() <= timedelta(hours=1)
     assert await look(live, "SELECT run_id FROM timetable") == [(run_id,)]
 
@@ -92,7 +106,9 @@ async def test_an_unknown_job_is_refused_by_name(sql: Any) -> None:
     assert "fleetcron job add" in refused.value.hint
 
 
-@pytest.mark.parametrize(("payload", "kind"), [("[1]", "array"), ("1", "number"), ('"x"', "string"), ("null", "null"), ("true", "boolean")])
+@pytest.mark.parametrize(
+    ("payload", "kind"), [("[1]", "array"), ("1", "number"), ('"x"', "string"), ("null", "null"), ("true", "boolean")]
+)
 async def test_a_payload_that_is_no_object_is_refused(live: Store, sql: Any, payload: str, kind: str) -> None:
     with pytest.raises(asyncpg.RaiseError, match=f"must be a JSON object, not {kind}"):
         await sql.fetchval(f"{SUBMIT}('work', $1::jsonb)", payload)

@@ -38,7 +38,9 @@ async def test_it_is_bounded_and_takes_the_earliest_first(store: Store, clock: C
 
 
 async def test_a_promoted_run_is_as_it_was(store: Store, clock: Clock) -> None:
-    answer = await insert_keyed(store, delay=timedelta(hours=1), priority=2, tenant="acme", queue="q", start_deadline=second(30), gate="g")
+    answer = await insert_keyed(
+        store, delay=timedelta(hours=1), priority=2, tenant="acme", queue="q", start_deadline=second(30), gate="g"
+    )
     before = await the_run(store, answer.id)
     clock.advance(3600)
     await store.promote()
@@ -71,7 +73,9 @@ async def test_an_overdue_bucket_is_noticed(store: Store, clock: Clock) -> None:
     assert await store.timetable_due() is False
 
 
-async def test_several_at_once_lose_nothing_and_double_nothing(store: Store, open_store: OpenStore, clock: Clock) -> None:
+async def test_several_at_once_lose_nothing_and_double_nothing(
+    store: Store, open_store: OpenStore, clock: Clock
+) -> None:
     stores = [store, *[await open_store() for _ in range(3)]]
     ids = await insert(store, *(new(delay=second(600 + i % 7), payload=f'{{"n":{i}}}') for i in range(3000)))
     clock.advance(700)

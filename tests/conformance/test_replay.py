@@ -34,7 +34,13 @@ async def test_a_replayed_run_starts_anew(store: Store, clock: Clock) -> None:
     clock.advance(600)
     assert await store.replay([run_id], "ann") == [run_id]
     seen = await the_run(store, run_id)
-    assert (seen.state, seen.attempt, seen.due_at, seen.finished_at, seen.reason) == ("ready", 0, at(600), None, "replayed")
+    assert (seen.state, seen.attempt, seen.due_at, seen.finished_at, seen.reason) == (
+        "ready",
+        0,
+        at(600),
+        None,
+        "replayed",
+    )
     assert await store.dead_letters() == []
     worker = await hand(store)
     run = await worker.claim_one()

@@ -50,7 +50,12 @@ async def test_a_dead_workers_run_waits_for_its_next_attempt(store: Store, clock
     rescued = await store.rescue()
     assert (rescued.workers, rescued.requeued, rescued.dead) == ([worker.id], 1, 0)
     seen = await the_run(store, run_id)
-    assert (seen.state, seen.attempt, seen.error, seen.due_at) == ("retrying", 1, "worker died", clock.moment + second(0.5))
+    assert (seen.state, seen.attempt, seen.error, seen.due_at) == (
+        "retrying",
+        1,
+        "worker died",
+        clock.moment + second(0.5),
+    )
     assert (seen.worker, seen.started_at, seen.finished_at) == ("alpha:12", START, None)
     (attempt,) = await store.attempts(run_id)
     assert (attempt.number, attempt.state, attempt.error, attempt.fence) == (1, "lost", "worker died", run.fence)
@@ -88,7 +93,12 @@ async def test_used_up_attempts_end_in_a_dead_letter(store: Store, clock: Clock)
         assert (rescued.requeued, rescued.dead) == ((1, 0) if attempt < 3 else (0, 1))
         clock.advance(2)
     seen = await the_run(store, run_id)
-    assert (seen.state, seen.error, seen.attempt, seen.finished_at) == ("failed", "worker died", 3, clock.moment - second(2))
+    assert (seen.state, seen.error, seen.attempt, seen.finished_at) == (
+        "failed",
+        "worker died",
+        3,
+        clock.moment - second(2),
+    )
     (letter,) = await store.dead_letters()
     assert (letter.run_id, letter.attempts, letter.error) == (run_id, 3, "worker died")
     assert [a.state for a in await store.attempts(run_id)] == ["lost"] * 3

@@ -206,7 +206,9 @@ async def test_the_new_definition_may_name_an_instant_of_the_old_one(store: Stor
 
 @pytest.mark.parametrize("how", ["retried", "snoozed", "handed back", "rescued", "replayed"])
 @pytest.mark.parametrize("change", ["edit", "pause", "remove", "judge"])
-async def test_what_has_started_once_is_not_withdrawn_nor_judged(store: Store, clock: Clock, how: str, change: str) -> None:
+async def test_what_has_started_once_is_not_withdrawn_nor_judged(
+    store: Store, clock: Clock, how: str, change: str
+) -> None:
     """It waits again, but not for its start: an edit or a misfire policy has no say in it."""
     await put(store, schedule(), schedule("old"))
     term = await lead(store, ttl=HOURS)

@@ -40,7 +40,12 @@ async def test_a_failed_attempt_is_kept_and_the_run_waits_for_the_next(store: St
     assert (seen.state, seen.attempt, seen.due_at, seen.error) == ("retrying", 1, at(13), "ValueError: ü")
     assert (seen.started_at, seen.finished_at) == (at(1), None)
     (attempt,) = await store.attempts(run_id)
-    assert (attempt.number, attempt.state, attempt.error, attempt.traceback) == (1, "failed", "ValueError: ü", "Traceback …")
+    assert (attempt.number, attempt.state, attempt.error, attempt.traceback) == (
+        1,
+        "failed",
+        "ValueError: ü",
+        "Traceback …",
+    )
     assert (attempt.started_at, attempt.finished_at, attempt.fence) == (at(1), at(3), run.fence)
     clock.advance(9.9)
     assert await worker.claim() == []
@@ -104,7 +109,9 @@ async def test_a_snooze_uses_no_attempt(store: Store, clock: Clock) -> None:
 async def test_a_discarded_run_has_its_reason_and_no_dead_letter(store: Store) -> None:
     worker = await hand(store)
     run_id = await insert_one(store)
-    await worker.settle(await worker.claim_one(), "discarded", record="discarded", reason="no such user", error="no such user")
+    await worker.settle(
+        await worker.claim_one(), "discarded", record="discarded", reason="no such user", error="no such user"
+    )
     seen = await the_run(store, run_id)
     assert (seen.state, seen.reason, seen.finished_at) == ("discarded", "no such user", START)
     assert await store.dead_letters() == []
@@ -184,7 +191,9 @@ async def test_a_tick_that_expires_leaves_a_miss(store: Store, clock: Clock) -> 
     clock.advance(75)
     worker = await hand(store)
     run = await worker.claim_one()
-    assert await worker.settle(run, "expired", attempt=0, record=None, error=None, started_at=None, reason="not started in time")
+    assert await worker.settle(
+        run, "expired", attempt=0, record=None, error=None, started_at=None, reason="not started in time"
+    )
     seen = await the_run(store, run_id)
     assert (seen.state, seen.reason, seen.attempt, seen.started_at) == ("expired", "not started in time", 0, None)
     (miss,) = await store.misses("tick")
@@ -207,11 +216,20 @@ async def test_a_mixed_batch(store: Store, clock: Clock) -> None:
     ends = ["open", "failed", "discarded", "cancelled", "open"]
     delays = [0, 0, 0, 0, 600]
     batch = [
-        Settled(run_id=r.run_id, fence=r.fence, state=end, attempt=1, delay=second(delay), record="failed", started_at=START)
+        Settled(
+            run_id=r.run_id, fence=r.fence, state=end, attempt=1, delay=second(delay), record="failed", started_at=START
+        )
         for r, end, delay in zip(runs[:5], ends, delays, strict=True)
     ]
     assert await store.settle(worker.id, batch) == {run.run_id for run in runs[1:5]}
-    assert [await state(store, run.run_id) for run in runs] == ["retrying", "failed", "discarded", "cancelled", "retrying", "running"]
+    assert [await state(store, run.run_id) for run in runs] == [
+        "retrying",
+        "failed",
+        "discarded",
+        "cancelled",
+        "retrying",
+        "running",
+    ]
     assert await look(store, "SELECT count(*) FROM timetable") == [(1,)]
 
 
@@ -237,7 +255,9 @@ async def test_a_tick_that_nobody_could_start_stays_a_misfire(store: Store, cloc
     clock.advance(60)
     worker = await hand(store, ttl=timedelta(hours=2))
     run = await worker.claim_one()
-    assert await worker.settle(run, attempt=0, record=None, error=None, started_at=None, delay=second(5), reason="no worker knows this job")
+    assert await worker.settle(
+        run, attempt=0, record=None, error=None, started_at=None, delay=second(5), reason="no worker knows this job"
+    )
     clock.advance(3600)
     run = await worker.claim_one()
     assert (run.late, run.late_at, run.attempt) == (True, at(75), 1)

@@ -8,7 +8,21 @@ import pytest
 
 from fleetcron.store.protocol import Store
 from tests.conformance.conftest import OpenStore
-from tests.conformance.kit import Clock, fire, hand, insert, insert_one, judge, lead, new, put, schedule, second, the_run, the_schedule
+from tests.conformance.kit import (
+    Clock,
+    fire,
+    hand,
+    insert,
+    insert_one,
+    judge,
+    lead,
+    new,
+    put,
+    schedule,
+    second,
+    the_run,
+    the_schedule,
+)
 
 SOON = 3.0
 
@@ -50,7 +64,9 @@ async def listening(store: Store) -> Ear:
 
 
 @pytest.mark.parametrize("what", ["insert", "keyed insert", "fire", "judge", "notify and insert"])
-async def test_work_for_a_queue_wakes_whoever_listens(store: Store, open_store: OpenStore, clock: Clock, what: str) -> None:
+async def test_work_for_a_queue_wakes_whoever_listens(
+    store: Store, open_store: OpenStore, clock: Clock, what: str
+) -> None:
     other = await open_store()
     await put(store, schedule())
     clock.advance(120)
@@ -78,7 +94,9 @@ async def test_closing_ends_the_listening(open_store: OpenStore) -> None:
     await store.close()
 
 
-async def test_the_watch_counts_for_how_long_the_database_has_been_seen(store: Store, open_store: OpenStore, clock: Clock) -> None:
+async def test_the_watch_counts_for_how_long_the_database_has_been_seen(
+    store: Store, open_store: OpenStore, clock: Clock
+) -> None:
     """Whoever looks: the watch is the fleet's, not a node's."""
     other = await open_store()
     assert await store.watch() == 0

@@ -36,15 +36,18 @@ class Simulation:
         self.active: dict[tuple[str, int], VirtualWorker] = {}  # (gate, run) → where it runs
         self.submitted: list[Run] = []
         for name in JOBS:
-            self.fleet.job(name, retry=Retry(max_attempts=MAX_ATTEMPTS, backoff=self.rnd.choice(["1s", "20s", "3m"])))(self._handler(name))
+            self.fleet.job(name, retry=Retry(max_attempts=MAX_ATTEMPTS, backoff=self.rnd.choice(["1s", "20s", "3m"]), jitter="none"))(self._handler(name))
 
     def _handler(self, kind: str) -> Callable[[Context], Coroutine[Any, Any, None]]:
         async def handle(ctx: Context) -> None:
             worker = CURRENT.get()
             self.ledger.starts.append(Start(ctx.run_id, ctx.schedule, ctx.nominal_at, self.vf.now, ctx.attempt))
             gate = await self._enter(ctx, worker)
+            # Decided by the run and the number of its starts, not by the order in which handlers happen to come: a seed is one story.
+            nth = sum(start.run_id == ctx.run_id for start in self.ledger.starts)
+            rnd = random.Random(f"{self.seed} {ctx.idempotency_key} {nth}")
             try:
-                await self._act(kind, ctx)
+                await self._act(kind, ctx, rnd)
             finally:
                 self.active.pop((gate, ctx.run_id), None)
 
@@ -60,15 +63,15 @@ class Simulation:
             self.active[gate, ctx.run_id] = worker
         return gate
 
-    async def _act(self, kind: str, ctx: Context) -> None:
+    async def _act(self, kind: str, ctx: Context, rnd: random.Random) -> None:
         match kind:
             case "slow":
-                await self.vf.sleep(self.rnd.choice([0.5, 7, 40, 200]))
-            case "flaky" if self.rnd.random() < 0.5:
+                await self.vf.sleep(rnd.choice([0.5, 7, 40, 200]))
+            case "flaky" if rnd.random() < 0.5:
                 raise ConnectionError("flaky")
-            case "snoozing" if self.rnd.random() < 0.3:
-                raise Snooze(self.rnd.choice(["1s", "2m", "10m"]))
-            case "deadly" if self.rnd.random() < 0.4:
+            case "snoozing" if rnd.random() < 0.3:
+                raise Snooze(rnd.choice(["1s", "2m", "10m"]))
+            case "deadly" if rnd.random() < 0.4:
                 await ctx.progress(1)  # its start is known by now; else it would count as untouched, as documented
                 self.vf.crash_worker(CURRENT.get())
                 await asyncio.sleep(0)
@@ -237,9 +240,9 @@ class Simulation:
         self._tell("the end")
         while self._up(object, frozen=True):
             await self._thaw()
-        for name in {schedule.name for schedule in await self.fleet.schedules()}:
-            await self.fleet.unschedule(name)
-            self.ledger.ended(name, self.vf.now)
+        for schedule in await self.fleet.schedules():
+            await self.fleet.unschedule(schedule.name)
+            self.ledger.ended(schedule.name, self.vf.now)
         for _ in range(60):
             if not self._up(VirtualWorker):  # deadly runs take some along
                 await self._worker_comes()

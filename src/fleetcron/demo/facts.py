@@ -18,12 +18,16 @@ MOST = 1000
 
 
 class SeenSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule, and the ticks that its trigger names while it was watched: computed here, not read back."""
+    """A schedule, and the ticks that its trigger names while it was watched: computed here, not read back.
+
+    `owed`: how many of its missed ticks no run has been told of yet.
+    """
 
     name: str
     misfire: Misfire
     grace: timedelta
     ticks: tuple[datetime, ...]
+    owed: int = 0
 
 
 class SeenRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,16 +58,13 @@ class Story:
         poison = await self._poison(began)
         first, outage = await self._outage()
         until = first + (TICKS_DOWN + 1) * EVERY
-        nights = named(NIGHT, began, until)
-        schedules = [SeenSchedule(name=NIGHTLY, misfire="fire_all", grace=timedelta(minutes=1), ticks=nights)]
-        for policy in MISFIRES:
-            ticks = named(Every(EVERY, first), first - EVERY, until)
-            schedules.append(SeenSchedule(name=f"{POLICIES}{policy}", misfire=policy, grace=GRACE, ticks=ticks))
-        await self._watch.over({schedule.name: schedule.ticks for schedule in schedules})
+        ticks = {NIGHTLY: named(NIGHT, began, until)}
+        ticks |= {f"{POLICIES}{policy}": named(Every(EVERY, first), first - EVERY, until) for policy in MISFIRES}
+        await self._watch.over(ticks)
         runs = await ticks_until(self._fleet, self._schedules, until)
         ids = [*(run.id for run in runs), poison.run_id, *poison.bystanders]
         return Facts(
-            schedules=tuple(schedules),
+            schedules=tuple([await self._seen_schedule(name, named) for name, named in ticks.items()]),
             runs=tuple([seen(await self._fleet.run(run_id)) for run_id in sorted(ids)]),
             misses=tuple(miss for miss in await self._fleet.misses() if miss.first <= until),
             letters=tuple(await self._fleet.dead_letters()),
@@ -78,6 +75,12 @@ class Story:
             outage=outage,
             poison=poison,
         )
+
+    async def _seen_schedule(self, name: str, ticks: tuple[datetime, ...]) -> SeenSchedule:
+        schedule = await self._fleet.get_schedule(name)
+        assert schedule.misfire is not None
+        owed = schedule.owed.count if schedule.owed is not None else 0
+        return SeenSchedule(name=name, misfire=schedule.misfire, grace=schedule.misfire_grace, ticks=ticks, owed=owed)
 
     async def _start(self) -> datetime:
         """Start the nodes while the schedule is paused, so that its first night finds them ready; since when it ticks."""
@@ -158,7 +161,7 @@ class Story:
         raise DemoFailed(f"{worker.name} (run {run.id}) could not be stopped without the database's lock in its hands")
 
     async def _sleep_through_the_lease(self, mid_run: MidRun) -> Frozen:
-        run, night, worker, pid, fence = mid_run
+        run, _, worker, pid, fence = mid_run
         done = await self._watch.finished(run.id)
         await self._comment.once()
         self._teller.aside(

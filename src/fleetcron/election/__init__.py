@@ -5,6 +5,7 @@ a leader. So one fence serves every elector, and a split brain in the elector ca
 from __future__ import annotations
 
 from fleetcron.election.database import DatabaseElector
+from fleetcron.election.factory import make_elector, parse_elector
 from fleetcron.election.protocol import Elector
 
-__all__ = ["DatabaseElector", "Elector"]
+__all__ = ["DatabaseElector", "Elector", "make_elector", "parse_elector"]

@@ -16,7 +16,7 @@ class Elector(Protocol):
 
     async def start(self, changed: Callable[[], None]) -> None:
         """Begin to take part; `changed` is called on this loop when nominations may have changed. Must not fail because the elector is
-        unreachable: then nobody is nominated until it is. Raises ConfigError when the client library is missing."""
+        unreachable: then nobody is nominated until it is."""
         ...
 
     async def stop(self) -> None:

@@ -193,6 +193,9 @@ async def admit(tx: Tx, worker: int, gated: Sequence[Claimed]) -> list[Admission
         verdict = overlap(policy, running=running > 0, waiting=waiting)
         if policy == "replace" and run.nominal_at is not None and await tx.gate_newer(run.gate, run.nominal_at):
             verdict = "miss"  # it was overtaken: the newest tick is the one to run
+        began = verdict == "miss" and await tx.has_started(run.run_id)
+        if began and policy != "replace":
+            verdict = "wait"  # no tick that can still be skipped, but a run that waits for its next attempt
         match verdict:
             case "start":
                 if policy == "replace":
@@ -202,6 +205,8 @@ async def admit(tx: Tx, worker: int, gated: Sequence[Claimed]) -> list[Admission
             case "wait":
                 if await tx.gate_park(worker, run):
                     verdicts.append(Admission(run.run_id, "parked"))
+            case "miss" if began:
+                await tx.drop_leased(worker, [run], "overlap: replaced")
             case "miss":
                 if run.schedule is not None and await tx.drop_leased(worker, [run], "overlap"):
                     await _miss_one(tx, run.schedule, run, "overlap")

@@ -24,6 +24,7 @@ from fleetcron.decide.misfire import Facts, Verdict
 from fleetcron.model import (
     Attempt,
     DeadLetter,
+    HeldLock,
     Job,
     KeyScope,
     Leader,
@@ -222,6 +223,15 @@ class Rescued(msgspec.Struct, frozen=True):
     dead: int
 
 
+class Took(msgspec.Struct, frozen=True):
+    """The answer to taking a lock: its fence, or None for not now. Then `remains` is how many seconds the holder has left (None: nobody
+    holds it), and `first` whether nobody waits before us."""
+
+    fence: int | None
+    remains: float | None
+    first: bool
+
+
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filters of `runs`; newest first. `after` is an id cursor (exclusive)."""
 
@@ -362,6 +372,15 @@ class Store(Protocol):
     async def absent(self) -> set[int]: ...
     async def prune(self, older_than: timedelta, after: int, limit: int = 5000) -> tuple[int, int]: ...
     async def prune_rest(self, older_than: timedelta) -> None: ...
+
+    # locks
+    async def lock_take(self, name: str, owner: str, host: str, pid: int, ttl: timedelta) -> Took: ...
+    async def lock_wait(self, name: str, owner: str, place: timedelta) -> None: ...
+    async def lock_renew(self, held: Sequence[tuple[str, str, timedelta]]) -> set[str]: ...
+    async def lock_release(self, name: str, owner: str) -> bool: ...
+    async def lock_prune(self) -> None: ...
+    async def locks(self) -> list[HeldLock]: ...
+    async def listen_locks(self, wake: Callable[[str], None]) -> None: ...
 
     # wake-ups
     async def listen(self, wake: Callable[[str], None]) -> None: ...

@@ -75,7 +75,7 @@ class Tx(Protocol):
         ...
 
     async def drop_leased(self, worker: int, leased: Sequence[Claimed], reason: str) -> list[int]:
-        """Leased, unstarted ticks judged away; returns those whose lease was still held."""
+        """Leased, unstarted ticks judged away; returns those whose lease was still held. (One that had a start is cancelled.)"""
         ...
 
     async def keep_ticks(self, kept: Sequence[tuple[int, Missed | None]], again: timedelta) -> None:
@@ -131,10 +131,15 @@ class Tx(Protocol):
         """Does a newer tick hold the gate, or wait for it?"""
         ...
 
+    async def has_started(self, run_id: int) -> bool:
+        """Has an earlier attempt of this run started?"""
+        ...
+
     async def gate_take(self, worker: int, run: Claimed) -> bool: ...
     async def gate_park(self, worker: int, run: Claimed) -> bool: ...
     async def gate_replace(self, gate: str) -> list[tuple[str, datetime]]:
-        """Ask the holders to stop, close the parked; returns (schedule, nominal_at) of the ticks closed."""
+        """Ask the holders to stop, close the parked; returns (schedule, nominal_at) of the ticks that are missed: those that had a start
+        are cancelled."""
         ...
 
     async def remove_job(self, name: str) -> int | None:

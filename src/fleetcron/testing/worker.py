@@ -128,7 +128,8 @@ class VirtualWorker:
 
     # life
     async def start(self) -> None:
-        await self.worker.start()
+        if self.alive:  # else it has crashed before it could do anything
+            await self.worker.start()
 
     async def begin(self) -> None:
         """An advance begins: hold the session until its end, and see what was asked for and registered meanwhile."""

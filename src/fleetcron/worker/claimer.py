@@ -5,7 +5,7 @@
   due time below which nothing is left for it (the moving lower bound), so that the dead rows of past claims are not walked again. A sweep
   without bounds finds what arrived below them: every second, or less often where dead rows make it slow.
 * **How much**: what is due now, up to the free slots plus a buffer of what this worker has lately finished in 20 ms (at most 512: no
-  hoarding by slow jobs, full batches for fast ones); and what is due within the look-ahead, up to the slots: it waits here on a timer and
+  hoarding by slow jobs, full batches for fast ones); and what is due within the look-ahead, up to the same: it waits here on a timer and
   starts within milliseconds of its instant.
 """
 
@@ -112,7 +112,7 @@ class Claimer:
         due = [lane for lane in self._lanes.values() if lane.first_due.timestamp() <= now]
         if due and room > 0:
             return await self._claim(lease, due, room, 0.0)
-        later = self._runner.slots - self._runner.pending()
+        later = room - self._runner.pending()  # no more than there are slots for: an idle worker could start it in time
         soon = [lane for lane in self._lanes.values() if now < lane.first_due.timestamp() <= now + ahead]
         if soon and later > 0 and ahead > 0:
             return await self._claim(lease, soon, later, ahead)
@@ -197,7 +197,7 @@ class Claimer:
                 for lane in self._lanes.values()
                 if lane.first_due.timestamp() > now
             ]
-            if upcoming and self._runner.slots > self._runner.pending():
+            if upcoming and self._room() > self._runner.pending():
                 timeout = min(timeout, max(min(upcoming), 0.0))
         else:
             timeout = 0.1

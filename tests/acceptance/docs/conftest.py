@@ -34,7 +34,12 @@ def reader_env(tmp_path: Path) -> dict[str, str]:
         shim.chmod(0o755)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("FLEETCRON_", "PYTEST_"))}
     paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-    return env | {"PATH": f"{shims}{os.pathsep}{env['PATH']}", "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1", "TZ": "UTC"}
+    return env | {
+        "PATH": f"{shims}{os.pathsep}{env['PATH']}",
+        "PYTHONPATH": paths,
+        "PYTHONUNBUFFERED": "1",
+        "TZ": "UTC",
+    }
 
 
 @pytest.fixture

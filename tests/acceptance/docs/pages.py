@@ -86,12 +86,18 @@ def section(page: Path, heading: str) -> str:
     return rest[: end.start()] if end else rest
 
 
+def tables(text: str) -> list[list[dict[str, str]]]:
+    """The tables in a text, each as rows by column name. Cells keep their marks."""
+    found = []
+    for lines in re.findall(r"(?:^\|.*\n)+", _FENCE.sub("", text + "\n"), re.MULTILINE):
+        head, _, *rest = [_cells(line) for line in lines.splitlines()]
+        found.append([dict(zip(head, row, strict=True)) for row in rest])
+    return found
+
+
 def table(text: str) -> list[dict[str, str]]:
-    """The first table in a text, as rows by column name. Cells keep their marks."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(lines) > 2, "there is no table here"
-    head, rest = _cells(lines[0]), lines[2:]
-    return [dict(zip(head, _cells(line), strict=True)) for line in rest]
+    """The first table in a text."""
+    return tables(text)[0]
 
 
 def _cells(line: str) -> list[str]:

@@ -15,18 +15,25 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
 import psutil
 
 PATIENCE = 45.0  # seconds for a command
+# Takes the terminal as its own, so that job control and Ctrl-C work (also where the tests run with SIGINT ignored), and becomes a shell.
+_SHELL = """
+import fcntl, os, signal, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
+"""
 _PROMPT = re.compile(r"\x01(\d+)\x02")
 _JOBS = re.compile(r"^\[\d+\]([+-]? .*| \d+)$|^\^C$|^bash: line \d+: +\d+ .*$")
 _RULE = re.compile(r"^[\s─━-]*$")
@@ -40,9 +47,9 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
         self._shell = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "--noediting", "-i"],
+            [sys.executable, "-c", _SHELL],
             cwd=folder, env={**env, "PS1": "", "PS2": "", "PROMPT_COMMAND": r"printf '\001%d\002' $?", "TERM": "xterm", "COLUMNS": "200"},
-            stdin=slave, stdout=slave, stderr=slave, start_new_session=True, preexec_fn=_take_terminal,
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         )  # fmt: skip
         quiet = termios.tcgetattr(slave)
         quiet[3] &= ~termios.ECHO
@@ -54,7 +61,9 @@ class Terminal:
     def __enter__(self) -> Terminal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Leave nothing running: the shell, its jobs, and what these have started."""
         with contextlib.suppress(psutil.NoSuchProcess):
             left = psutil.Process(self._shell.pid).children(recursive=True)
@@ -87,25 +96,21 @@ class Terminal:
         assert matches(before + after, output), f"$ {command}\nshould show:\n{shown}\nbut shows:\n{clean(output)}"
         assert any_code or pressed or code[1] == "0", f"$ {command}\nexit code {code[1]}; it showed:\n{clean(output)}"
 
-    def _until(self, found: object, command: str, shown: str) -> None:
-        if not self._read(found, PATIENCE):  # type: ignore[arg-type]
-            raise AssertionError(f"$ {command}\nafter {PATIENCE:g} s it does not show:\n{shown}\nbut:\n{clean(self._seen)}")
+    def _until(self, found: Callable[[str], bool], command: str, shown: str) -> None:
+        if not self._read(found, PATIENCE):
+            raise AssertionError(
+                f"$ {command}\nafter {PATIENCE:g} s it does not show:\n{shown}\nbut:\n{clean(self._seen)}"
+            )
 
-    def _read(self, found: object, seconds: float) -> bool:
+    def _read(self, found: Callable[[str], bool], seconds: float) -> bool:
         end = time.monotonic() + seconds
-        while not found(self._seen):  # type: ignore[operator]
+        while not found(self._seen):
             left = end - time.monotonic()
             if left <= 0:
                 return False
             if select.select([self._master], [], [], min(left, 0.2))[0]:
                 self._seen += os.read(self._master, 65536).decode(errors="replace")
         return True
-
-
-def _take_terminal() -> None:
-    """In the child: this terminal is ours, so that job control and Ctrl-C work."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def read(text: str) -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ WALKS = {
     "counts": "for people; counts all that waits",
     "unknown_jobs": "for people; counts all that waits",
     "remove_job": "by hand, rare",
-    "respread": "once a start; schedules are thousands",
+    "respread": "when shards change, and once in a while",
     "prune_sessions": "once an hour",
     "prune_dedup": "once an hour",
 }

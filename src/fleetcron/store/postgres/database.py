@@ -44,6 +44,8 @@ _UNREACHABLE = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.DiskFullError,
+    asyncpg.DeadlockDetectedError,  # rolled back: to be tried again, as after an outage
+    asyncpg.LockNotAvailableError,
 )
 
 
@@ -81,7 +83,7 @@ class Database:
     ) -> None:
         self.url, self.schema, self.pgbouncer = url, schema, pgbouncer
         self._settings = {**SETTINGS, **(PLANNED if custom_plans else HOT), "application_name": application}
-        self._size, self._timeout = pool_size, statement_timeout
+        self._size, self.timeout = pool_size, statement_timeout
         self.statements = sql.load(__package__, schema=schema)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
@@ -94,12 +96,23 @@ class Database:
 
     def connect_options(self) -> dict[str, Any]:
         """What every connection of ours is opened with."""
-        options: dict[str, Any] = {"command_timeout": self._timeout, "timeout": 10}
+        options: dict[str, Any] = {"command_timeout": self.timeout, "timeout": 10}
         if self.pgbouncer:
             options["statement_cache_size"] = 0
         else:
             options["server_settings"] = self._settings
         return options
+
+    def handler_options(self) -> dict[str, Any]:
+        """What a connection for a handler's own statements is opened with: planned as PostgreSQL sees fit, without a time limit of ours."""
+        options = {**self.connect_options(), "command_timeout": None}
+        if not self.pgbouncer:
+            options["server_settings"] = {"application_name": self._settings["application_name"]}
+        return options
+
+    async def set_locally(self, connection: Any) -> None:
+        """From here to the end of its transaction a handler's connection plans like ours."""
+        await connection.execute("; ".join(f"SET LOCAL {name} = {value}" for name, value in SETTINGS.items()))
 
     async def close(self) -> None:
         """Close the pool; connections that do not answer in 5 s are cut."""

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from fleetcron.clock import sleep
 from fleetcron.decide.misfire import MissRange
+from fleetcron.errors import StoreUnavailable
 from fleetcron.model import Missed, Schedule
 from fleetcron.store.codec import missed_from, missed_json, schedule_from, schedule_spec
 from fleetcron.store.flows import let_run
@@ -15,6 +17,9 @@ from fleetcron.store.protocol import Claimed, NewRun
 
 DEDUP_UNTIL_STARTED = 1
 """Flag of a ready row: its dedup key ends when it is claimed. (Flag 2, set in gate_park.sql: it has waited for a gate.)"""
+
+_REPLACE_LOOKS = 100
+"""A second: what holds a waiting run is a statement of some milliseconds."""
 
 
 class PostgresTx:
@@ -156,7 +161,12 @@ class PostgresTx:
 
     async def replace_run(self, run_id: int, new: NewRun) -> bool:
         args = (run_id, new.payload, new.due_at, new.delay, new.start_deadline)
-        return await self._s.fetchval("replace_run", self._s.clock, *args) is not None
+        for _ in range(_REPLACE_LOOKS):
+            answer = await self._s.fetchval("replace_run", self._s.clock, *args)
+            if answer != "busy":
+                return answer is not None
+            await sleep(0.01)
+        raise StoreUnavailable(f"insert: run {run_id}, which is to be replaced, kept moving; nothing was written, try again")
 
     async def gate_lock(self, gate: str) -> None:
         await self._s.fetch("gate_lock", gate)
@@ -169,6 +179,9 @@ class PostgresTx:
     async def gate_newer(self, gate: str, nominal_at: datetime) -> bool:
         return bool(await self._s.fetchval("gate_newer", gate, nominal_at))
 
+    async def has_started(self, run_id: int) -> bool:
+        return bool(await self._s.fetchval("has_started", run_id))
+
     async def gate_take(self, worker: int, run: Claimed) -> bool:
         return await self._s.fetchval("gate_take", worker, run.run_id, run.fence, run.gate) is not None
 
@@ -177,7 +190,7 @@ class PostgresTx:
 
     async def gate_replace(self, gate: str) -> list[tuple[str, datetime]]:
         rows = await self._s.fetch("gate_replace", self._s.clock, gate)
-        return [(row[1], row[2]) for row in rows if row[1] is not None]
+        return [(row[0], row[1]) for row in rows if row[0] is not None and row[2] == "missed"]
 
     async def remove_job(self, name: str) -> int | None:
         await self._s.fetch("job_lock", name)

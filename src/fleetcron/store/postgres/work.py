@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -169,27 +170,31 @@ class Work(PostgresBase):
         """An asyncpg connection in a transaction that also closes the run: the handler's writes and the completion commit together.
 
         It has a connection of its own, outside the pool: handlers that hold one must not starve heartbeats or completions (case C30).
-        `result` is called at the end for the JSON text to keep. Raises LeaseLost, and rolls everything back, when the lease is gone.
+        `result` is called at the end for the JSON text to keep. Raises LeaseLost, and rolls everything back, when the lease is gone;
+        StoreUnavailable when the database goes away (at the commit itself: nobody knows, and the lease decides).
         """
         with translated("transaction"):
-            connection = await asyncpg.connect(self.db.url, **self.db.connect_options())
+            connection = await asyncpg.connect(self.db.url, **self.db.handler_options())
         try:
-            async with connection.transaction():
+            with translated("transaction"):
+                transaction = connection.transaction()
+                await transaction.start()
+            try:
                 yield connection
-                args = (
-                    self.clock_now(),
-                    worker,
-                    [run.run_id],
-                    [run.fence],
-                    [run.attempt],
-                    [started_at],
-                    [result()],
-                    [run.run_id],
-                )
+                text = result()
+                args = ([run.run_id], [run.fence], [run.attempt], [started_at], [text], [run.run_id])
                 with translated("complete"):
-                    won = await connection.fetch(self.db.statements["complete"], *args)
+                    async with asyncio.timeout(self.db.timeout):
+                        await self.db.set_locally(connection)
+                        won = await connection.fetch(self.db.statements["complete"], self.clock_now(), worker, *args)
                 if not won:
                     raise LeaseLost(f"run {run.run_id}: the lease is gone, nothing was committed")
+            except BaseException:
+                with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):  # the connection's end does it too
+                    await transaction.rollback()
+                raise
+            with translated("commit"):
+                await transaction.commit()
         finally:
             await connection.close(timeout=5)
 

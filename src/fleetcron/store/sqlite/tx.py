@@ -167,7 +167,7 @@ class SqliteTx:
         run = self._s.fetchrow("run_place", run_id)
         if run is None or run[6] != "open":
             return False
-        waiting = place.take_out(self._s, (*run[:5], None))  # not from its gate: there it has been due
+        waiting = place.take_out(self._s, run)
         if waiting is None:
             return False
         due = due_us(new, self._s.now)
@@ -185,6 +185,9 @@ class SqliteTx:
     async def gate_newer(self, gate: str, nominal_at: datetime) -> bool:
         return bool(self._s.fetchval("gate_newer", gate, to_us(nominal_at)))
 
+    async def has_started(self, run_id: int) -> bool:
+        return bool(self._s.fetchval("has_started", run_id))
+
     async def gate_take(self, worker: int, run: Claimed) -> bool:
         return self._s.fetchval("gate_take", worker, run.run_id, run.fence, run.gate) is not None
 
@@ -200,7 +203,7 @@ class SqliteTx:
         waiting = self._s.fetch("gate_waiting", gate)
         self._s.execute("gate_clear", gate)
         self._s.execute("miss_runs", self._s.now, json_list(row[0] for row in waiting), "overlap: replaced")
-        return [(row[1], from_us(row[2])) for row in waiting if row[1] is not None]
+        return [(row[1], from_us(row[2])) for row in waiting if row[1] is not None and not row[3]]
 
     async def remove_job(self, name: str) -> int | None:
         removed: int | None = self._s.fetchval("remove_job", name)

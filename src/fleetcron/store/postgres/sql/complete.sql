@@ -13,5 +13,8 @@ closed AS (
       AND ((SELECT count(*) FROM won) = cardinality($3::bigint[])
            OR d.run_id = ANY (ARRAY(SELECT run_id FROM won)) AND d.fence = ANY (ARRAY(SELECT fence FROM won)))),
 undup AS (
-    DELETE FROM fleetcron.dedup WHERE run_id = ANY ($8::bigint[]) AND run_id = ANY (ARRAY(SELECT run_id FROM won)) AND until IS NULL)
+    DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
+        SELECT k.ctid FROM fleetcron.dedup k
+        WHERE k.run_id = ANY ($8::bigint[]) AND k.run_id = ANY (ARRAY(SELECT run_id FROM won)) AND k.until IS NULL
+        ORDER BY k.job, k.tenant, k.key FOR UPDATE)))
 SELECT run_id FROM won

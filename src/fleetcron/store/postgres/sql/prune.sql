@@ -1,8 +1,11 @@
--- Delete history older than the retention, oldest ids first, a bounded batch. $3 is where the last batch stopped. Index: run_pkey.
+-- Delete history older than the retention, oldest ids first, a bounded batch. $3 is where the last batch stopped. Ids
+-- rise with created_at: the first run that is too young ends the walk. Index: run_pkey.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 old AS MATERIALIZED (
     SELECT r.id FROM fleetcron.run r, n
-    WHERE r.id > $3 AND r.created_at < n.now - $2::interval AND r.state <> 'open' AND r.finished_at < n.now - $2::interval
+    WHERE r.id > $3 AND r.id < coalesce((SELECT y.id FROM fleetcron.run y WHERE y.id > $3 AND y.created_at >= n.now - $2::interval
+                                         ORDER BY y.id LIMIT 1), 9223372036854775807)
+      AND r.state <> 'open' AND r.finished_at < n.now - $2::interval
     ORDER BY r.id LIMIT $4),
 gone AS (DELETE FROM fleetcron.run WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING id),
 attempts AS (DELETE FROM fleetcron.attempt WHERE run_id = ANY (ARRAY(SELECT id FROM old))),

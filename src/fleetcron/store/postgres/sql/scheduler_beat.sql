@@ -16,7 +16,7 @@ live AS (
     SELECT s.node, s.shards FROM fleetcron.scheduler s, n WHERE s.expires_at > n.now AND s.node <> $2
     UNION ALL SELECT $2, $3 WHERE $5),
 known AS (
-    SELECT s.id, CASE WHEN s.expires_at >= n.now THEN s.node END AS node, s.expires_at - n.now AS remains FROM fleetcron.shard s, n WHERE s.active
+    SELECT s.id, CASE WHEN s.expires_at >= n.now THEN s.node END AS node, CASE WHEN s.expires_at >= n.now THEN s.expires_at - n.now END AS remains FROM fleetcron.shard s, n WHERE s.active
     UNION SELECT o.id, NULL, NULL FROM opened o)
 SELECT ARRAY(SELECT node FROM live ORDER BY node) AS nodes,
        ARRAY(SELECT shards FROM live ORDER BY node) AS wanted,

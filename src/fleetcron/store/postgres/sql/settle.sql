@@ -44,5 +44,8 @@ expired AS (
     SELECT schedule, nominal_at, nominal_at, 1, 'expired', 'start_deadline', n.now FROM changed, n
     WHERE state = 'expired' AND schedule IS NOT NULL AND nominal_at IS NOT NULL),
 undup AS (
-    DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND until IS NULL)
+    DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
+        SELECT k.ctid FROM fleetcron.dedup k
+        WHERE k.run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND k.until IS NULL
+        ORDER BY k.job, k.tenant, k.key FOR UPDATE)))
 SELECT run_id FROM fate

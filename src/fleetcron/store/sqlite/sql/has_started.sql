@@ -1,0 +1,2 @@
+-- Has this run had a start? A claim does not write the run; what ends an attempt without success does. Index: run's id.
+SELECT started_at IS NOT NULL FROM run WHERE id = ?1

@@ -1,0 +1,151 @@
+"""What every elector with a server of its own promises, on the real server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from fleetcron.election import Elector
+from tests.election.conftest import StartElector
+from tests.election.support import LONGEST, TTL, ElectorServer, until
+from tests.support.proxy import Proxy
+
+SHARDS = range(6)
+
+
+def held(elector: Elector) -> set[int]:
+    return {shard for shard in SHARDS if elector.nominated(shard)}
+
+
+async def test_a_shard_has_one_nominee_and_a_limit_is_kept(server: ElectorServer, elector: StartElector) -> None:
+    nodes = [await elector(server.url, name) for name in ("a", "b", "c")]
+    for node in nodes:
+        assert not node.nominated(0) and not node.reached()
+        node.stand((), SHARDS, 2)
+    await until(lambda: set().union(*map(held, nodes)) == set(SHARDS), what="everything being held")
+    assert [len(held(node)) for node in nodes] == [2, 2, 2]
+    assert all(node.reached() and "is reached" in node.status() for node in nodes)
+
+
+async def test_what_is_given_up_goes_to_who_waits(server: ElectorServer, elector: StartElector) -> None:
+    """Also case C33: who waits for many ttls still waits in earnest."""
+    news = asyncio.Event()
+    one, two = await elector(server.url, "one"), await elector(server.url, "two", changed=news.set)
+    one.stand((), SHARDS, 6)
+    await until(lambda: held(one) == set(SHARDS))
+    two.stand((), (4, 5), 2)
+    await asyncio.sleep(3 * TTL)
+    assert held(one) == set(SHARDS) and held(two) == set()
+    news.clear()
+    one.stand((0, 1, 2, 3), (), 0)
+    took = await until(lambda: held(two) == {4, 5}, what="the hand-over")
+    assert took < TTL and held(one) == {0, 1, 2, 3}
+    assert news.is_set(), "the node was told, and need not ask"
+
+
+async def test_who_leaves_in_order_is_succeeded_at_once(server: ElectorServer, elector: StartElector) -> None:
+    one, two = await elector(server.url, "one"), await elector(server.url, "two")
+    one.stand((), SHARDS, 6)
+    await until(lambda: held(one) == set(SHARDS))
+    two.stand((), SHARDS, 6)
+    await one.stop()
+    assert held(one) == set()
+    assert await until(lambda: held(two) == set(SHARDS)) < TTL
+
+
+async def test_an_elector_that_is_away_at_the_start(server: ElectorServer, elector: StartElector) -> None:
+    server.stop()
+    node = await elector(server.url, "a")
+    node.stand((), SHARDS, 6)
+    await until(lambda: "not reached yet" not in node.status(), what="the first try")
+    assert not node.reached() and not node.nominated(0)
+    assert f"127.0.0.1:{server.port} is not reached, so this node is a follower" in node.status()
+    await asyncio.sleep(2 * TTL)
+    server.start()
+    # The pause between two tries stays below the ttl, however long the outage (case C30).
+    await until(lambda: held(node) == set(SHARDS), within=2 * TTL + 2, what="the nomination")
+
+
+async def test_an_elector_that_is_restarted(server: ElectorServer, elector: StartElector) -> None:
+    nodes = [await elector(server.url, name) for name in ("a", "b")]
+    for node in nodes:
+        node.stand((), SHARDS, 3)
+    await until(lambda: all(len(held(node)) == 3 for node in nodes))
+    server.stop()
+    gone = await until(lambda: not any(held(node) for node in nodes), what="stepping down")
+    assert gone < TTL, "a nomination is trusted for less than the ttl after the last answer"
+    await asyncio.sleep(TTL)
+    server.start()
+    await until(lambda: set().union(*map(held, nodes)) == set(SHARDS), within=LONGEST["etcd"] + 10, what="the new nominations")
+
+
+@pytest.mark.parametrize("fault", ["cut", "swallowed", "frozen"])
+async def test_C35_a_nominee_that_is_cut_off_knows_it_before_the_others(
+    server: ElectorServer, elector: StartElector, scheme: str, fault: str
+) -> None:
+    """The first nominee's link goes; at no moment are both nominated."""
+    async with Proxy("127.0.0.1", server.port) as proxy:
+        one = await elector(server.url.replace(str(server.port), str(proxy.port)), "one")
+        one.stand((), (0,), 1)
+        await until(lambda: one.nominated(0))
+        two = await elector(server.url, "two")
+        two.stand((), (0,), 1)
+        await until(two.reached)
+        cut = time.monotonic()
+        match fault:
+            case "cut":
+                proxy.refuse()
+            case "swallowed":
+                proxy.blackhole()
+            case "frozen":  # the server itself: both are cut off, and then both come back
+                server.freeze()
+        both = 0
+        over = None
+        while time.monotonic() < cut + LONGEST[scheme] + 3 * TTL:
+            first, second = one.nominated(0), two.nominated(0)
+            both += first and second
+            if not first and over is None:
+                over = time.monotonic() - cut
+            if second:
+                break
+            if fault == "frozen" and time.monotonic() > cut + 2 * TTL:
+                server.thaw()
+                break
+            await asyncio.sleep(0.002)
+        assert both == 0, "two nominees at once"
+        assert over is not None and over < TTL, f"trusted for {over} s"
+        if fault == "frozen":
+            await until(lambda: one.nominated(0) or two.nominated(0), what="a nominee after the thaw")
+            assert not (one.nominated(0) and two.nominated(0))
+        else:
+            assert two.nominated(0), "nobody has taken over"
+            await proxy.heal()
+            await until(one.reached, what="coming back")
+            assert not one.nominated(0)
+
+
+async def test_C26_a_process_that_slept_past_its_time(server: ElectorServer, elector: StartElector) -> None:
+    """The whole loop stands still for three ttls, as in a suspended laptop: nothing is believed when it wakes."""
+    one = await elector(server.url, "one")
+    one.stand((), SHARDS, 6)
+    await until(lambda: held(one) == set(SHARDS))
+    time.sleep(3 * TTL)
+    awake = held(one)
+    if type(one).__name__ != "ZooKeeperElector":  # kazoo's own threads did not sleep, but the trust has run out all the same
+        assert awake == set()
+    assert awake == set()
+    one.stand((), SHARDS, 6)
+    await until(lambda: held(one) == set(SHARDS), what="standing again")
+
+
+async def test_fleets_with_other_prefixes_do_not_meet(
+    server: ElectorServer, elector: StartElector, scheme: str, new_server: Callable[[str], ElectorServer]
+) -> None:
+    other = f"{server.url}?prefix=other" if scheme == "redis" else server.url.replace("/fleet", "/other")
+    one, two = await elector(server.url, "one"), await elector(other, "two")
+    for node in (one, two):
+        node.stand((), (0,), 1)
+    await until(lambda: one.nominated(0) and two.nominated(0))
