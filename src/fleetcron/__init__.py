@@ -11,8 +11,10 @@ if TYPE_CHECKING:
         Discard,
         FleetcronError,
         LeaseLost,
+        LockTimeout,
         NotFound,
         PayloadError,
+        QueueFull,
         SchemaMismatch,
         Snooze,
         StoreError,
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from fleetcron.fleet import Fleet
+    from fleetcron.lock import Lock
     from fleetcron.management import Replayed, Submitted
-    from fleetcron.model import Attempt, Job, Leader, Miss, Missed, Node, Retry, Schedule, State
+    from fleetcron.model import Attempt, HeldLock, Job, Leader, Miss, Missed, Node, Retry, Schedule, State
     from fleetcron.run import Run
     from fleetcron.triggers import Cron, Every, Once, Trigger
     from fleetcron.worker.context import BlockingContext, Context
@@ -31,11 +34,11 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "Attempt": "model", "BlockingContext": "worker.context", "ConfigError": "errors", "Context": "worker.context", "Cron": "triggers",
-    "Discard": "errors", "Every": "triggers", "Fleet": "fleet", "FleetcronError": "errors", "Job": "model", "Leader": "model",
-    "LeaseLost": "errors", "Miss": "model", "Missed": "model", "Node": "model", "NotFound": "errors", "Once": "triggers",
-    "PayloadError": "errors", "Replayed": "management", "Retry": "model", "Run": "run", "Schedule": "model", "SchemaMismatch": "errors",
-    "Snooze": "errors", "State": "model", "StoreError": "errors", "StoreUnavailable": "errors", "Submitted": "management",
-    "Trigger": "triggers", "TriggerError": "errors", "WaitTimeout": "errors",
+    "Discard": "errors", "Every": "triggers", "Fleet": "fleet", "FleetcronError": "errors", "HeldLock": "model", "Job": "model",
+    "Leader": "model", "LeaseLost": "errors", "Lock": "lock", "LockTimeout": "errors", "Miss": "model", "Missed": "model",
+    "Node": "model", "NotFound": "errors", "Once": "triggers", "PayloadError": "errors", "QueueFull": "errors", "Replayed": "management", "Retry": "model",
+    "Run": "run", "Schedule": "model", "SchemaMismatch": "errors", "Snooze": "errors", "State": "model", "StoreError": "errors",
+    "StoreUnavailable": "errors", "Submitted": "management", "Trigger": "triggers", "TriggerError": "errors", "WaitTimeout": "errors",
 }  # fmt: skip
 
 __all__ = [
@@ -48,15 +51,19 @@ __all__ = [
     "Every",
     "Fleet",
     "FleetcronError",
+    "HeldLock",
     "Job",
     "Leader",
     "LeaseLost",
+    "Lock",
+    "LockTimeout",
     "Miss",
     "Missed",
     "Node",
     "NotFound",
     "Once",
     "PayloadError",
+    "QueueFull",
     "Replayed",
     "Retry",
     "Run",

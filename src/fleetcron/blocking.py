@@ -11,9 +11,14 @@ import atexit
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from datetime import timedelta
+from types import TracebackType
 from typing import Any
 
+from fleetcron.declare import Duration
 from fleetcron.fleet import Fleet
+from fleetcron.lock import Lock
+from fleetcron.lockkeeper import ThreadLostEvent
 from fleetcron.management import Page
 from fleetcron.run import Run
 
@@ -34,6 +39,10 @@ class BlockingFleet:
         if inspect.iscoroutinefunction(attribute):
             return lambda *args, **kwargs: self._call(attribute(*args, **kwargs))
         return attribute
+
+    def lock(self, name: str, ttl: Duration = "30s", wait: Duration | None = None) -> BlockingLock:
+        """Like `Fleet.lock`: `with fleet.blocking.lock("reindex") as lock: …`."""
+        return BlockingLock(self, self._fleet.lock(name, ttl, wait))
 
     def __enter__(self) -> BlockingFleet:
         self._start()
@@ -81,7 +90,12 @@ class BlockingFleet:
         except BaseException:
             work.close()
             raise
-        return self._shown(asyncio.run_coroutine_threadsafe(work, loop).result())
+        answer = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return self._shown(answer.result())
+        except BaseException:
+            answer.cancel()  # the caller was interrupted (Ctrl-C): nobody waits for it any more
+            raise
 
     def _shown(self, value: Any) -> Any:
         if isinstance(value, Run):
@@ -126,3 +140,53 @@ class BlockingRun:
     def cancel(self) -> str:
         """Ask the run to end."""
         return str(self._fleet._call(self._run.cancel()))
+
+
+class BlockingLock:
+    """A Lock whose methods block; `lost` is a threading.Event. It is renewed in the background like any other."""
+
+    def __init__(self, fleet: BlockingFleet, lock: Lock) -> None:
+        self._fleet, self._lock = fleet, lock
+        self.lost: threading.Event = ThreadLostEvent()
+
+    @property
+    def name(self) -> str:
+        return self._lock.name
+
+    @property
+    def ttl(self) -> timedelta:
+        return self._lock.ttl
+
+    @property
+    def fence(self) -> int:
+        """The number of this acquisition: higher than that of every one before it. Raises FleetcronError before the first."""
+        return self._lock.fence
+
+    def __repr__(self) -> str:
+        return repr(self._lock)
+
+    def acquire(self) -> BlockingLock:
+        """Take it. Raises LockTimeout, StoreUnavailable, FleetcronError when it is held by this object already."""
+        try:
+            self._fleet._call(self._lock.acquire())
+        except KeyboardInterrupt:
+            self.release()  # it may have been taken in this very instant
+            raise
+        self.lost = ThreadLostEvent(self._lock.hold)
+        return self
+
+    def release(self) -> None:
+        """Give it back, if it is held and still ours."""
+        self._fleet._call(self._lock.release())
+
+    def renew(self) -> bool:
+        """Hold it for another ttl from now; False if it is not ours any more."""
+        return bool(self._fleet._call(self._lock.renew()))
+
+    def __enter__(self) -> BlockingLock:
+        return self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -5,6 +5,7 @@ FleetcronError
 ├── TriggerError (ValueError)           a cron expression, interval or zone is wrong
 ├── PayloadError (ValueError)           a payload cannot be stored; `.path` says where
 ├── NotFound (LookupError)              no such run, job, schedule …
+├── QueueFull                           the queue has as many waiting runs as it may; `.queue`, `.depth`, `.limit`
 ├── LeaseLost                           this owner's lease has ended; its writes are refused
 ├── LockTimeout (TimeoutError)          the lock was not free in time
 ├── WaitTimeout (TimeoutError)          the run did not end in time
@@ -46,6 +47,15 @@ class PayloadError(FleetcronError, ValueError):
 
 class NotFound(FleetcronError, LookupError):
     """The named thing does not exist."""
+
+
+class QueueFull(FleetcronError):
+    """A queue has as many waiting runs as it may (`set_queue(…, max_depth=)`), and nothing was submitted. `wait`: it was set to
+    `on_full="wait"`, and the caller could not wait (inside a transaction of its own)."""
+
+    def __init__(self, queue: str, depth: int, limit: int, *, wait: bool = False) -> None:
+        super().__init__(f"queue {queue!r} is full: {depth} runs wait in it, and its max_depth is {limit}; nothing was submitted")
+        self.queue, self.depth, self.limit, self.wait = queue, depth, limit, wait
 
 
 class LeaseLost(FleetcronError):

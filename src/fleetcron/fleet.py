@@ -20,6 +20,7 @@ from fleetcron.declare import Duration, check_name, check_priority, make_schedul
 from fleetcron.durations import parse_duration
 from fleetcron.errors import ConfigError, NotFound, StoreError, WaitTimeout
 from fleetcron.handlers import Handler
+from fleetcron.lock import LONGEST_TTL, SHORTEST_TTL, Lock, Locks
 from fleetcron.management import Management, Submitted
 from fleetcron.model import Job, KeyScope, OnDuplicate, RunRecord, Schedule, State
 from fleetcron.options import parse_options
@@ -53,6 +54,7 @@ class Fleet(Declarations, Management):
         self._submitter: Submitter | None = None
         self._waiters: Waiters | None = None
         self._blocking: Any = None
+        self._locks = Locks(self)
 
     def configure(self, url: str | None = None, **options: Any) -> None:
         """Change the URL or options of a fleet that is not open: what the command line says wins over what the app says."""
@@ -80,7 +82,9 @@ class Fleet(Declarations, Management):
         return self
 
     async def close(self) -> None:
-        """Write what was handed in, and disconnect."""
+        """Give back the locks that are still held, write what was handed in, and disconnect."""
+        if self._opened is not None:
+            await self._locks.close()
         store, self._opened = self._opened, None
         if self._submitter is not None:
             await self._submitter.close()
@@ -360,6 +364,21 @@ class Fleet(Declarations, Management):
             await self.store.notify([SCHEDULES, CANCELS])
         return answers
 
+    # locking
+    def lock(self, name: str, ttl: Duration = "30s", wait: Duration | None = None) -> Lock:
+        """A lock that one process of the fleet holds at a time: `async with fleet.lock("reindex") as lock: …`, or `acquire` and `release`.
+
+        It is held for `ttl` (100 ms to a year) and renewed in the background at a third of that; a process that dies holds it for one ttl at
+        most. `wait`: None waits, in order of arrival; 0 tries once; a duration waits that long, then LockTimeout. `lock.fence` is a number that
+        rises with every acquisition, for resources to refuse whoever is too late; `lock.lost` is an event; `await lock.renew()` asks. Raises
+        ConfigError at once.
+        """
+        span = _duration(ttl, "ttl")
+        if not SHORTEST_TTL <= span <= LONGEST_TTL:
+            raise ConfigError(f"lock {name!r}: ttl={ttl!r}: expected 100ms to 365d")
+        patience = None if wait is None else _duration(wait, "wait", allow_zero=True)
+        return Lock(self._locks, check_name(name, "lock"), span, patience)
+
     # what Management and Run need
     def _who(self) -> str:
         try:
@@ -392,7 +411,7 @@ class Fleet(Declarations, Management):
         other = Fleet.__new__(Fleet)
         other.__dict__.update(self.__dict__)
         other._opened = other._opening = other._submitter = other._waiters = other._blocking = None
-        other._registry = {}
+        other._registry, other._locks = {}, Locks(other)
         return other
 
     def operator(self) -> Fleet:

@@ -11,7 +11,19 @@ import msgspec
 
 from fleetcron.decide.ticks import bounded_next, first_tick
 from fleetcron.errors import ConfigError, NotFound
-from fleetcron.model import Attempt, DeadLetter, Job, Leader, Miss, Node, QueueCounts, RunRecord, Schedule, State
+from fleetcron.model import (
+    Attempt,
+    DeadLetter,
+    HeldLock,
+    Job,
+    Leader,
+    Miss,
+    Node,
+    QueueCounts,
+    RunRecord,
+    Schedule,
+    State,
+)
 from fleetcron.run import Run
 from fleetcron.store.protocol import CANCELS, REGISTRY, SCHEDULES, NewRun, RunFilter, Store
 
@@ -176,6 +188,10 @@ class Management:
     async def leaders(self) -> list[Leader]:
         """Who leads each shard; `node` is None where nobody does."""
         return await self.store.leaders()
+
+    async def locks(self) -> list[HeldLock]:
+        """The locks that are held, by name."""
+        return await self.store.locks()
 
     # steering
     async def cancel(self, run_id: int) -> str:

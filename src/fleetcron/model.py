@@ -21,6 +21,7 @@ Overlap = Literal["allow", "skip", "queue_one", "queue_all", "replace"]
 ExecutorName = Literal["async", "thread", "process"]
 KeyScope = Literal["finished", "started"] | timedelta
 OnDuplicate = Literal["keep", "replace"]
+OnFull = Literal["reject", "wait"]
 
 MISFIRES: tuple[Misfire, ...] = ("fire_all", "fire_once", "skip")
 OVERLAPS: tuple[Overlap, ...] = ("allow", "skip", "queue_one", "queue_all", "replace")
@@ -235,6 +236,28 @@ class QueueCounts(Record):
     ready: int = 0
     running: int = 0
     retrying: int = 0
+
+
+class Tenant(Record):
+    """The limits of a tenant. `rate` as "100/m"; `burst` None: what grows in a second; `running`: its runs that workers hold."""
+
+    name: str
+    rate: str | None = None
+    burst: int | None = None
+    max_running: int | None = None
+    weight: int = 1
+    paused: bool = False
+    running: int = 0
+
+
+class Queue(Record):
+    """The limits of a queue. `depth`: its runs that are due and wait."""
+
+    name: str
+    max_depth: int | None = None
+    on_full: OnFull = "reject"
+    paused: bool = False
+    depth: int = 0
 
 
 class Leader(Record):

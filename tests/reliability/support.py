@@ -37,7 +37,11 @@ class Notebook:
     """A fleet on virtual time with the job "work": `starts` has every start of it, in order."""
 
     def __init__(self, url: str, now: datetime = NOON, **options: Any) -> None:
-        virtual = {name: options.pop(name) for name in ("ahead", "patience", "schedulers", "seed", "slots", "workers") if name in options}
+        virtual = {
+            name: options.pop(name)
+            for name in ("ahead", "patience", "schedulers", "seed", "slots", "workers")
+            if name in options
+        }
         self.fleet = Fleet(url, **options)
         self.starts: list[Start] = []
         self.trigger: Trigger = Cron("* * * * *")
@@ -71,7 +75,7 @@ class Notebook:
 
 def ticks(trigger: Trigger, after: datetime, until: datetime) -> list[datetime]:
     """The instants in (after, until]."""
-    return [tick for tick in trigger.upcoming(after, trigger.count(after, until))]
+    return list(trigger.upcoming(after, trigger.count(after, until)))
 
 
 def check_account(named: Sequence[datetime], runs: Sequence[Run], misses: Sequence[Miss]) -> None:

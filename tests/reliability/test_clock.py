@@ -67,7 +67,9 @@ async def time_passes(fleet: Fleet, span: timedelta) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_C45_a_node_whose_clock_runs_ahead_declares_nobody_dead(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_C45_a_node_whose_clock_runs_ahead_declares_nobody_dead(
+    pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = WrongClock(monkeypatch)
     fleet = Fleet(pg_url, lease="60s")
 
@@ -97,11 +99,15 @@ async def test_C42_a_clock_that_steps_back_into_a_minute_fires_it_once(store_url
         assert book.nominals().count(NOON) == 1
         book.vf.set_clock(at(11, 30))  # and much further
         await book.vf.advance(at(12, 3))
-        assert book.nominals() == [at(11, 59), NOON, at(12, 1), at(12, 2), at(12, 3)], "12:01 was written ahead, next_at never moves back"
+        assert book.nominals() == [at(11, 59), NOON, at(12, 1), at(12, 2), at(12, 3)], (
+            "12:01 was written ahead, next_at never moves back"
+        )
         assert book.vf.misses == []
 
 
-async def test_C44_waking_from_a_suspend_neither_spins_nor_floods_the_log(store_url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_C44_waking_from_a_suspend_neither_spins_nor_floods_the_log(
+    store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with Notebook(store_url, ahead=2.0) as book:
         trigger = Cron("*/10 * * * * *")
         await book.fleet.schedule("work", book.work, trigger, misfire="fire_once")
@@ -114,7 +120,9 @@ async def test_C44_waking_from_a_suspend_neither_spins_nor_floods_the_log(store_
         book.vf.thaw_worker()
         with caplog.at_level(logging.INFO):
             await book.vf.advance("1m")
-        assert len([r for r in caplog.records if r.name.startswith("fleetcron")]) < 10, [r.message for r in caplog.records]
+        assert len([r for r in caplog.records if r.name.startswith("fleetcron")]) < 10, [
+            r.message for r in caplog.records
+        ]
         assert len(book.late()) == 1
         check_account(ticks(trigger, NOON, book.vf.now), book.vf.runs, book.vf.misses)
 
@@ -171,7 +179,9 @@ FAR = [
 @pytest.mark.parametrize("due", FAR)
 @pytest.mark.parametrize("how", ["schedule", "submit"])
 @pytest.mark.parametrize("led", [True, False], ids=["led", "leaderless"])
-async def test_C49_C50_a_far_instant_is_neither_early_nor_an_overflow(store_url: str, due: datetime, how: str, led: bool) -> None:
+async def test_C49_C50_a_far_instant_is_neither_early_nor_an_overflow(
+    store_url: str, due: datetime, how: str, led: bool
+) -> None:
     async with Notebook(store_url, schedulers=int(led or how == "schedule")) as book:
         if how == "schedule":
             await book.fleet.schedule("work", book.work, Once(due))

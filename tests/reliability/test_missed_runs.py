@@ -110,7 +110,9 @@ async def test_C04_a_resumed_process_replays_nothing(store_url: str, how: str) -
 
 
 @pytest.mark.parametrize(("grace", "late"), [(0, []), ("60s", [at(16, 44, 30)])], ids=["0", "60s"])
-async def test_C05_skip_never_starts_several_ticks_at_one_instant(store_url: str, grace: Any, late: list[datetime]) -> None:
+async def test_C05_skip_never_starts_several_ticks_at_one_instant(
+    store_url: str, grace: Any, late: list[datetime]
+) -> None:
     """Documented: under skip the latest missed tick runs if it is no older than the grace, nothing else does."""
     async with Notebook(store_url, now=at(16, 43)) as book:
         trigger = Every("15s")
@@ -124,11 +126,15 @@ async def test_C05_skip_never_starts_several_ticks_at_one_instant(store_url: str
         book.vf.start_worker()
         await book.vf.advance(0)
         assert [s.nominal_at for s in book.starts[before:]] == late
-        assert [s.missed for s in book.starts[before:]] == [Missed(first=at(16, 44), last=at(16, 44, 15), count=2)] * len(late)
+        assert [s.missed for s in book.starts[before:]] == [
+            Missed(first=at(16, 44), last=at(16, 44, 15), count=2)
+        ] * len(late)
         await book.vf.advance(at(16, 45))
         assert book.starts[-1].nominal_at == book.starts[-1].started_at == at(16, 45)
         check_account(ticks(trigger, at(16, 43), book.vf.now), book.vf.runs, book.vf.misses)
-        assert (await book.fleet.get_schedule("work")).misfire_grace == timedelta(seconds=60 if grace else 0), "shown, per schedule"
+        assert (await book.fleet.get_schedule("work")).misfire_grace == timedelta(seconds=60 if grace else 0), (
+            "shown, per schedule"
+        )
 
 
 @pytest.mark.parametrize("policy", ALL_POLICIES)
@@ -201,4 +207,7 @@ async def test_C11_a_run_that_nobody_starts_by_its_deadline_expires(store_url: s
         await submitted.refresh()
         assert submitted.state == "expired"
         assert book.starts == [], "13:00 and 14:00 were to start within ten minutes"
-        assert sorted((m.first, m.count, m.reason) for m in book.vf.misses) == [(at(13), 1, "expired"), (at(14), 1, "expired")]
+        assert sorted((m.first, m.count, m.reason) for m in book.vf.misses) == [
+            (at(13), 1, "expired"),
+            (at(14), 1, "expired"),
+        ]

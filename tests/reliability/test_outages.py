@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -88,7 +87,12 @@ def check_outage(book: Notebook, late: int, policy: str) -> None:
     ],
 )
 async def test_everything_down(
-    store_url: str, policy: Any, options: Any, late: int, down: Callable[[VirtualFleet], None], up: Callable[[VirtualFleet], None]
+    store_url: str,
+    policy: Any,
+    options: Any,
+    late: int,
+    down: Callable[[VirtualFleet], None],
+    up: Callable[[VirtualFleet], None],
 ) -> None:
     async with Notebook(store_url) as book:
         book.trigger = await book.minutely(misfire=policy, **options)
@@ -131,7 +135,10 @@ async def test_only_the_scheduler_down(store_url: str, policy: Any, options: Any
         check_account(named, book.vf.runs, book.vf.misses)
         late = min(late, 9)
         assert [s.nominal_at for s in book.late()] == named[1:10][9 - late :]
-        assert [(s.nominal_at, s.started_at) for s in book.starts if not s.late] == [(FIRST, FIRST), *((t, t) for t in named[10:])]
+        assert [(s.nominal_at, s.started_at) for s in book.starts if not s.late] == [
+            (FIRST, FIRST),
+            *((t, t) for t in named[10:]),
+        ]
         if policy != "fire_all" and late:
             assert book.late()[0].missed == Missed(first=at(12, 2), last=at(12, 9), count=8)
 
@@ -183,18 +190,18 @@ async def test_an_outage_that_flaps(store_url: str, policy: Any, seed: int) -> N
     async with Notebook(store_url, seed=seed, workers=2) as book:
         trigger = Every("20s")
         await book.fleet.schedule("work", book.work, trigger, misfire=policy, misfire_grace="30s")
-        for round in range(4):
+        for turn in range(4):
             await book.vf.advance("70s")
             book.vf.crash_worker()
             book.vf.crash_worker()
-            if round % 2:
+            if turn % 2:
                 book.vf.crash_scheduler()
             await book.vf.advance("95s")
             before = len(book.late())
             book.vf.start_worker()
             book.vf.start_worker()
             await book.vf.advance(0)
-            if round % 2:
+            if turn % 2:
                 book.vf.start_scheduler()
             await book.vf.advance("1s")
             assert len(book.late()) - before <= 1

@@ -69,7 +69,9 @@ class Stumbles:
         self.fleet = Fleet(url)
         self.starts: list[tuple[Any, Any]] = []
 
-        @self.fleet.job("work", every="1m", misfire="fire_all", overlap=overlap, retry=Retry(backoff="90s", jitter="none"))
+        @self.fleet.job(
+            "work", every="1m", misfire="fire_all", overlap=overlap, retry=Retry(backoff="90s", jitter="none")
+        )
         async def work(ctx: Context) -> None:
             assert ctx.nominal_at is not None
             self.starts.append((ctx.nominal_at.minute, (self.vf.now - NOON).total_seconds()))

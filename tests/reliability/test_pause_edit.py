@@ -45,7 +45,9 @@ async def test_C12_resuming_fires_nothing_of_the_pause(store_url: str, policy: A
     ],
 )
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_C13_an_edit_starts_nothing(store_url: str, policy: Any, old: str, new: str, edited: datetime, expected: datetime) -> None:
+async def test_C13_an_edit_starts_nothing(
+    store_url: str, policy: Any, old: str, new: str, edited: datetime, expected: datetime
+) -> None:
     async with Notebook(store_url) as book:
         await book.fleet.schedule("work", book.work, Cron(old), misfire=policy)
         await book.vf.advance(edited)
@@ -79,12 +81,19 @@ async def test_C16_an_edit_keeps_instants_apart_from_wall_clocks(store_url: str)
     async with Notebook(store_url, now=local - timedelta(minutes=10)) as book:
         await book.fleet.schedule("work", book.work, Cron("*/5 * * * *", tz="Asia/Shanghai"), misfire="skip")
         await book.vf.advance(local)
-        await book.fleet.schedule("work", book.work, Cron("*/5 * * * *", tz="Asia/Shanghai"), misfire="skip", priority=3)
+        await book.fleet.schedule(
+            "work", book.work, Cron("*/5 * * * *", tz="Asia/Shanghai"), misfire="skip", priority=3
+        )
         before = len(book.starts)
         await book.vf.advance("4m")
         assert [s.started_at for s in book.starts[before:]] == [datetime(2026, 3, 10, 2, 5, tzinfo=UTC)]
         (schedule,) = await book.fleet.schedules()
-        for moment in (schedule.next_at, schedule.prev_at, *(r.due_at for r in book.vf.runs), *(r.nominal_at for r in book.vf.runs)):
+        for moment in (
+            schedule.next_at,
+            schedule.prev_at,
+            *(r.due_at for r in book.vf.runs),
+            *(r.nominal_at for r in book.vf.runs),
+        ):
             assert moment is not None and moment.utcoffset() == timedelta(0)
         with pytest.raises(TypeError, match="naive"):
             await book.fleet.schedule("work", book.work, Every("5m"), misfire="skip", start=datetime(2026, 3, 10))  # noqa: DTZ001
@@ -96,17 +105,17 @@ async def edit(book: Notebook) -> None:
     await book.fleet.schedule("work", book.work, Cron("0 12 * * *"), misfire="fire_all")
 
 
+async def _pause_and_resume(book: Notebook) -> None:
+    await book.fleet.pause("work")
+    await book.fleet.resume("work")
+
+
 CHANGES: dict[str, Callable[[Notebook], Awaitable[Any]]] = {
     "edit": edit,
     "pause": lambda book: book.fleet.pause("work"),
     "remove": lambda book: book.fleet.unschedule("work"),
-    "pause-and-resume": lambda book: _pause_and_resume(book),
+    "pause-and-resume": _pause_and_resume,
 }
-
-
-async def _pause_and_resume(book: Notebook) -> None:
-    await book.fleet.pause("work")
-    await book.fleet.resume("work")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -219,7 +228,9 @@ async def test_a_change_while_no_leader_lives_records_what_was_due(store_url: st
         named = ticks(trigger, NOON, book.vf.now if again else at(12, 10, 30))
         check_account(named, book.vf.runs, book.vf.misses)
         reason = {"edit": "edited", "remove": "schedule removed"}.get(change, "paused")
-        assert [(m.first, m.last, m.count) for m in book.vf.misses if m.reason == reason] == [(at(12, 2), at(12, 10), 9)]
+        assert [(m.first, m.last, m.count) for m in book.vf.misses if m.reason == reason] == [
+            (at(12, 2), at(12, 10), 9)
+        ]
 
 
 @pytest.mark.parametrize("change", ["pause-and-resume", "same-again"])

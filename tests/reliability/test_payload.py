@@ -57,7 +57,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("payload", "path"), REFUSED)
-async def test_C84_C87_what_would_not_come_back_is_refused_with_its_path(store_url: str, payload: Any, path: str) -> None:
+async def test_C84_C87_what_would_not_come_back_is_refused_with_its_path(
+    store_url: str, payload: Any, path: str
+) -> None:
     fleet = Fleet(store_url)
 
     @fleet.job("take")
@@ -92,7 +94,9 @@ async def test_C84_C86_C87_what_is_accepted_comes_back_equal(store_url: str) -> 
     got: list[Any] = []
 
     @fleet.job("take")
-    async def take(big: list[int], when: datetime, day: date, price: Decimal, ident: UUID, span: timedelta, zero: float, text: str) -> Any:
+    async def take(
+        big: list[int], when: datetime, day: date, price: Decimal, ident: UUID, span: timedelta, zero: float, text: str
+    ) -> Any:
         got.append((big, when, day, price, ident, span, zero, text))
         return {"big": big, "text": text}
 

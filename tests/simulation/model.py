@@ -6,6 +6,7 @@ and never asks the engine what it meant to do.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -92,7 +93,8 @@ class Ledger:
         assert len(nominals) == len(set(nominals)), f"{name}: a tick was written twice"
         cancelled = {run.nominal_at for run in runs if run.state is State.CANCELLED}
         for nominal in set(nominals) - named:
-            within = HORIZON if nominal in cancelled else self.ahead  # somebody cancelled it before the change withdrew the others
+            # Somebody had cancelled it before the change withdrew the others, or a worker had it in hand.
+            within = HORIZON if nominal in cancelled else self.ahead
             assert self._taken_before(eras, nominal, within), f"{name}: a run for {nominal}, which no definition names"
             named.add(nominal)
         ran = {run.nominal_at for run in runs if run.state not in NOT_RUN}
@@ -101,7 +103,9 @@ class Ledger:
         silent = sorted(tick for tick in gone if not any(miss.first <= tick <= miss.last for miss in misses))
         assert not silent, f"{name}: neither run nor record of {silent[:3]} ({len(silent)})"
         total = sum(miss.count for miss in misses)
-        assert total == len(gone), f"{name}: the records count {total}, {len(gone)} ticks did not run: {sorted(gone)[-5:]} {misses[-5:]}"
+        assert total == len(gone), (
+            f"{name}: the records count {total}, {len(gone)} ticks did not run: {sorted(gone)[-5:]} {misses[-5:]}"
+        )
         closed = {run.nominal_at for run in runs if run.state in NOT_RUN and run.nominal_at is not None}
         assert closed <= gone | {t for t in closed if t > now}
 
@@ -125,13 +129,17 @@ class Ledger:
                 continue
             offset = jitter_offset(era.schedule)
             late = [s for s in first.values() if s.attempt == 1 and self._within(era, s) and self._is_late(era, s)]
-            for one, other in zip(late, late[1:], strict=False):
+            for one, other in itertools.pairwise(late):
                 assert one.nominal_at is not None and other.nominal_at is not None
                 due = other.nominal_at + offset
                 assert due > one.at - self.lease, f"{name}: {one} and {other} both started late, of one outage"
 
     def _within(self, era: Era, start: Start) -> bool:
-        return start.nominal_at is not None and era.since < start.nominal_at and (era.until is None or start.nominal_at <= era.until)
+        return (
+            start.nominal_at is not None
+            and era.since < start.nominal_at
+            and (era.until is None or start.nominal_at <= era.until)
+        )
 
     def _is_late(self, era: Era, start: Start) -> bool:
         assert start.nominal_at is not None

@@ -29,14 +29,19 @@ class Simulation:
         self.url, self.seed = url, seed
         ahead = self.rnd.choice([0.0, 0.0, 2.0])
         self.fleet = Fleet(url, lease=LEASE)
-        self.vf = VirtualFleet(self.fleet, now=BEGIN, seed=seed, ahead=ahead, slots=self.rnd.choice([1, 3, 100]), workers=0, schedulers=0)
+        self.vf = VirtualFleet(
+            self.fleet, now=BEGIN, seed=seed, ahead=ahead, slots=self.rnd.choice([1, 3, 100]), workers=0, schedulers=0
+        )
         self.ledger = Ledger(lease=LEASE, ahead=timedelta(seconds=ahead), max_attempts=MAX_ATTEMPTS)
         self.roles: list[VirtualWorker | VirtualScheduler] = []
         self.story: list[str] = []
         self.active: dict[tuple[str, int], VirtualWorker] = {}  # (gate, run) → where it runs
         self.submitted: list[Run] = []
         for name in JOBS:
-            self.fleet.job(name, retry=Retry(max_attempts=MAX_ATTEMPTS, backoff=self.rnd.choice(["1s", "20s", "3m"]), jitter="none"))(self._handler(name))
+            self.fleet.job(
+                name,
+                retry=Retry(max_attempts=MAX_ATTEMPTS, backoff=self.rnd.choice(["1s", "20s", "3m"]), jitter="none"),
+            )(self._handler(name))
 
     def _handler(self, kind: str) -> Callable[[Context], Coroutine[Any, Any, None]]:
         async def handle(ctx: Context) -> None:
@@ -56,9 +61,11 @@ class Simulation:
     async def _enter(self, ctx: Context, worker: VirtualWorker) -> str:
         """One at a time behind a gate, not counting those who have lost their lease and do not know it yet."""
         gate = ctx.schedule or ""
-        if ctx.schedule is not None and (era := self.ledger.eras[ctx.schedule][-1]).schedule.overlap != "allow" and era.since < ctx.nominal_at:  # type: ignore[operator]
-            others = [run for (g, run), w in self.active.items() if g == gate and run != ctx.run_id and _holds(w)]
-            assert not others, f"{gate}: run {ctx.run_id} has begun beside {others}"
+        if ctx.schedule is not None and ctx.nominal_at is not None:
+            era = self.ledger.eras[ctx.schedule][-1]
+            if era.schedule.overlap != "allow" and era.since < ctx.nominal_at:
+                others = [run for (g, run), w in self.active.items() if g == gate and run != ctx.run_id and _holds(w)]
+                assert not others, f"{gate}: run {ctx.run_id} has begun beside {others}"
         if _holds(worker):
             self.active[gate, ctx.run_id] = worker
         return gate
@@ -228,7 +235,9 @@ class Simulation:
         now = self.vf.now
         for schedule in await self.fleet.schedules():
             found: list[datetime] = []
-            tick = None if schedule.paused or schedule.next_at is None else bounded_next(schedule, schedule.next_at - STEP)
+            tick = None
+            if schedule.next_at is not None and not schedule.paused:
+                tick = bounded_next(schedule, schedule.next_at - STEP)
             while tick is not None and tick <= now:
                 found.append(tick)
                 tick = bounded_next(schedule, tick)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import time
 
 import pytest
 

@@ -20,6 +20,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("serve:run", "Start a node: scheduler, worker, or both."),
         "node": ("nodes:node", "Live nodes (node list)."),
         "leader": ("nodes:leader", "Who leads each shard (leader list)."),
+        "lock": ("locks:lock", "Locks that are held (lock list)."),
         "doctor": ("doctor:doctor", "Check the fleet, one line for each thing; exit 1 if something is broken."),
         "migrate": ("upkeep:migrate", "Bring the database's schema up to date."),
         "version": ("upkeep:version", "Versions of fleetcron, Python and the time zone data."),

@@ -17,7 +17,7 @@ from fleetcron.demo.errors import DemoFailed
 from fleetcron.demo.facts import Facts
 from fleetcron.demo.nodes import ELECTION_TTL, LEASE, Nodes
 from fleetcron.demo.story import Story
-from fleetcron.demo.telling import Teller, tick_rows
+from fleetcron.demo.telling import Name, Teller, tick_rows
 from fleetcron.demo.verdicts import Verdict, judge
 from fleetcron.errors import ConfigError
 from fleetcron.fleet import Fleet
@@ -38,7 +38,7 @@ def run(*, url: str | None, keep: bool, as_json: bool) -> int:
     before = {number: signal.getsignal(number) for number in _ENDINGS}
     try:
         facts = asyncio.run(_play(url, folder, nodes, teller, stopped))
-        return _judge(facts, folder, nodes, teller, as_json=as_json)
+        return conclude(facts, folder, nodes.name, teller, as_json=as_json)
     except DemoFailed as problem:
         return _broken(problem, teller, as_json=as_json)
     except asyncio.CancelledError:
@@ -108,10 +108,11 @@ async def _check_empty(fleet: Fleet) -> None:
             )
 
 
-def _judge(facts: Facts, folder: Path, nodes: Nodes, teller: Teller, *, as_json: bool) -> int:
+def conclude(facts: Facts, folder: Path, name: Name, teller: Teller, *, as_json: bool) -> int:
+    """Print the ticks, a report and the verdicts; returns 1 if a promise was broken, else 0."""
     verdicts = judge(facts)
     teller.act("Tick by tick")
-    teller.ticks(tick_rows(facts, nodes.name))
+    teller.ticks(tick_rows(facts, name))
     teller.act("The sleeper's night, as its successor reported it")
     run = facts.run(facts.frozen.run_id)
     if run is not None and isinstance(run.result, dict):

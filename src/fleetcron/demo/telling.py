@@ -59,7 +59,7 @@ class Teller:
 
     def say(self, text: str, style: str = "") -> None:
         """What happened just now."""
-        self._console.print(Text(f"{self.seconds():6.1f} s  ", style="dim") + Text(text, style=style), soft_wrap=True)
+        self._console.print(Text.assemble((f"{self.seconds():6.1f} s  ", "dim"), (text, style)), soft_wrap=True)
 
     def strike(self, text: str) -> None:
         """What the demo does to its fleet."""
@@ -72,7 +72,7 @@ class Teller:
 
     def ticks(self, rows: Sequence[Row]) -> None:
         """The table of everything that was due."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
         for title in ("tick", "schedule", "started", "late ms", "worker", "attempt", "outcome"):
             table.add_column(
                 title, justify="right" if title in ("late ms", "attempt") else "left", no_wrap=title != "outcome"
@@ -87,11 +87,10 @@ class Teller:
         width = max(len(verdict.promise) for verdict in verdicts)
         for verdict in verdicts:
             mark, style = ("kept", "green") if verdict.kept else ("BROKEN", "bold red")
-            line = Text(f"  {mark:<7}", style=style) + Text(f"{verdict.promise:<{width}}  ")
-            if verdict.kept:
-                self._console.print(line + Text(verdict.seen, style="dim"), soft_wrap=True)
-            else:
-                self._console.print(line + Text(f"expected: {verdict.expected}"), soft_wrap=True)
+            told = (verdict.seen, "dim") if verdict.kept else f"expected: {verdict.expected}"
+            line = Text.assemble((f"  {mark:<7}", style), f"{verdict.promise:<{width}}  ", told)
+            self._console.print(line, soft_wrap=True)
+            if not verdict.kept:
                 self._console.print(Text(f"{'':<{width + 11}}seen:     {verdict.seen}", style="red"), soft_wrap=True)
 
 
@@ -129,9 +128,9 @@ def _attempts(run: SeenRun, tick: str, schedule: str, name: Name) -> Iterator[Ro
     for attempt in run.attempts:
         start = attempt.started_at
         late = "-" if start is None or run.tick is None else f"{(start - run.tick).total_seconds() * 1000:.0f}"
-        outcome = f"lost: {attempt.error}" if attempt.state == "lost" else attempt.state
+        outcome = attempt.state
         if attempt is run.attempts[-1]:
-            outcome += told(run) + (" → dead letter" if run.state == State.FAILED else "")
+            outcome += told(run) + (", dead letter" if run.state == State.FAILED else "")
         yield Row(
             tick,
             schedule,
@@ -146,7 +145,7 @@ def _attempts(run: SeenRun, tick: str, schedule: str, name: Name) -> Iterator[Ro
 def told(run: SeenRun) -> str:
     """What the run was told of ticks that were judged away in its favour."""
     missed = run.result.get("missed", 0) if isinstance(run.result, dict) else 0
-    return f", standing for {missed} missed" if missed else ""
+    return f", for {missed} missed ones too" if missed else ""
 
 
 def _clock(moment: datetime, *, fine: bool = False) -> str:

@@ -9,6 +9,7 @@ Source: https://zookeeper.apache.org/doc/current/recipes.html (locks, leader ele
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ from fleetcron.errors import ConfigError
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
+
+_kazoo = logging.getLogger("fleetcron.election.kazoo")
+_kazoo.setLevel(logging.ERROR)  # it warns of every try to connect; we say once that the elector is away, and once that it is back
 
 
 class ZooKeeperElector(KeyElector):
@@ -45,7 +49,7 @@ class ZooKeeperElector(KeyElector):
             from kazoo.client import KazooClient  # lazy: an extra
 
             retry = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": self._ttl / 2}
-            self._client = KazooClient(self._hosts, timeout=self._ttl, connection_retry=retry)
+            self._client = KazooClient(self._hosts, timeout=self._ttl, connection_retry=retry, logger=_kazoo)
             loop = asyncio.get_running_loop()
             self._client.add_listener(lambda state: self._listen(state, loop))
             self._client.start_async()

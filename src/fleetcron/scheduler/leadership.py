@@ -46,7 +46,6 @@ class Leadership:
         """The database has conferred this term; it was asked at `sent`."""
         self._term, self._owed = term, None
         self.renewed(sent)
-        log.info("shard %d: leading in term %d", self.shard, term)
 
     def renewed(self, sent: float) -> None:
         """The database has renewed the term; it was asked at `sent`."""

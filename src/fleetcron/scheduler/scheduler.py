@@ -149,6 +149,7 @@ class Scheduler:
             _Service("judging late ticks", 1.0, self._judge_late),
             _Service("promoting", 5.0, lambda: promote(self._store)),
             _Service("counting shards", 1.0, self._count_shards),
+            _Service("forgetting locks", 20.0, self._store.lock_prune),
             _Service("pruning", 60.0, lambda: prune(self._store, self._options.retention)),
         ]
         while not self._stopping:

@@ -38,7 +38,7 @@ class Shares:
         self._leaderships: dict[int, Leadership] = {}
         self._free_since: dict[int, float] = {}
         self._keep_until = self._answered = 0.0
-        self._hurry = False
+        self._hurry = self._trouble = False
         self._counted = 0
         self.crew = Crew({}, {}, None)
 
@@ -63,8 +63,11 @@ class Shares:
         """One round; returns what this node has begun to lead. Never fails: doubt is stepping down."""
         try:
             began = await self._round()
-            self._answered = monotonic()
+            self._answered, self._trouble = monotonic(), False
         except StoreError as error:
+            if not self._trouble:
+                log.warning("this node can lead nothing for now, it tries again: %s", error)
+            self._trouble = True
             self._contact.lost()
             self.crew, self._hurry = Crew({}, {}, None), False
             for one in self.led():
@@ -91,8 +94,9 @@ class Shares:
         overdue = [s for s, since in self._free_since.items() if now - since > OVERDUE * self._seconds]
         todo = share(me, crew.nodes, leaders, overdue=overdue)
         if now >= self._keep_until:
+            if todo.give:
+                log.info("giving up shards %s: another scheduler has less than its share", ", ".join(map(str, todo.give)))
             for shard in todo.give:
-                log.info("shard %d: giving it up, another scheduler has less than its share", shard)
                 await self._leaderships[shard].resign()
                 mine.discard(shard)
         if overdue and todo.want:
@@ -122,6 +126,8 @@ class Shares:
             one.begin(term, sent)
             if one.term() is not None:
                 began.append(one)
+        if began:
+            log.info("leading %s", ", ".join(f"shard {one.shard} in term {one.term()}" for one in began))
         return began
 
     def _new(self, shard: int) -> Leadership:

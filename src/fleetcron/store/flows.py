@@ -16,6 +16,7 @@ from fleetcron.decide.overlap import overlap
 from fleetcron.errors import StoreError
 from fleetcron.model import Missed, Overlap, Schedule
 from fleetcron.store.codec import one_shot, same_definition
+from fleetcron.store.depths import insert_fresh
 from fleetcron.store.protocol import Admission, Claimed, FirstFn, Inserted, JudgeFn, NewRun
 from fleetcron.store.tx import Tx
 
@@ -162,7 +163,7 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
             won |= await tx.dedup_take([(ids[i], runs[i])])
             holders.setdefault(_ident(runs[i]), ids[i])
     fresh = [i for i, run in enumerate(runs) if run.key is None or ids[i] in won]
-    due = await tx.insert_with_ids([(ids[i], runs[i]) for i in fresh], wake)
+    due = await insert_fresh(tx, [(ids[i], runs[i]) for i in fresh], wake)
     for i in sorted([*taken, *repeats]):
         if runs[i].on_duplicate == "replace" and ids[i] not in won:
             await tx.replace_run(holders[_ident(runs[i])], runs[i])

@@ -32,17 +32,19 @@ from fleetcron.model import (
     Missed,
     Node,
     OnDuplicate,
+    Queue,
     QueueCounts,
     RunRecord,
     Schedule,
+    Tenant,
 )
 
 BUCKET = timedelta(minutes=1)
 """A time bucket. `ready` holds what is due in the current and the next one; the rest waits in `timetable`."""
 
-CANCELS, REGISTRY, SCHEDULES = "\x01cancel", "\x01registry", "\x01schedules"
+CANCELS, REGISTRY, SCHEDULES, LIMITS = "\x01cancel", "\x01registry", "\x01schedules", "\x01limits"
 """Messages on the wake-up channel besides queue names, told from them by a character that names cannot have: a run was asked to stop, the
-job registry has changed, a schedule has changed. An empty message may mean anything."""
+job registry has changed, a schedule has changed, a limit has changed. An empty message may mean anything."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +105,7 @@ class Claimed(msgspec.Struct):
     generation: int
     deaths: int = 0  # how many workers died holding it
     prev_at: datetime | None = None
+    limited: bool = False  # counts against the limits of its tenant
 
 
 class Claim(msgspec.Struct):
@@ -110,6 +113,23 @@ class Claim(msgspec.Struct):
 
     now: datetime | None
     runs: list[Claimed]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Everything that limits claims, as of a version: tenants, jobs that are paused, queues."""
+
+    version: int
+    tenants: dict[str, Tenant]
+    paused_jobs: frozenset[str]
+    queues: dict[str, Queue]
+
+
+class LimitedClaim(msgspec.Struct, frozen=True):
+    """A claim of limited tenants. `rest`: tenants that may have more waiting, but must not start it for so long; None: until a run of
+    theirs has ended."""
+
+    claim: Claim
+    rest: dict[str, timedelta | None]
 
 
 class Done(msgspec.Struct):
@@ -297,6 +317,12 @@ class Store(Protocol):
     async def counts(self) -> dict[str, QueueCounts]: ...
     async def unknown_jobs(self) -> dict[str, int]: ...
     async def nodes(self) -> list[Node]: ...
+    async def set_tenant(self, name: str, changes: Mapping[str, Any], who: str) -> Tenant: ...
+    async def tenants(self) -> list[Tenant]: ...
+    async def set_queue(self, name: str, changes: Mapping[str, Any], who: str) -> Queue: ...
+    async def queues(self) -> list[Queue]: ...
+    async def pause_job(self, name: str, paused: bool, who: str) -> bool: ...
+    async def full_queues(self) -> list[str]: ...
     async def leaders(self) -> list[Leader]: ...
 
     # worker
@@ -313,10 +339,15 @@ class Store(Protocol):
         lanes: Sequence[Lane],
         *,
         limit: int,
-        quantum: int,
+        quantum: int | Sequence[int],
         ahead: timedelta,
         jobs: Sequence[int] | None,
     ) -> Claim: ...
+    async def claim_limited(
+        self, worker: int, lanes: Sequence[Lane], *, limit: int, quantum: int | Sequence[int], jobs: Sequence[int] | None
+    ) -> LimitedClaim: ...
+    async def mark_limited(self, worker: int, tenants: Sequence[str]) -> None: ...
+    async def limits(self, known: int = -1) -> Limits | None: ...
     async def started(self, worker: int, run_ids: Sequence[int]) -> None: ...
     async def complete(self, worker: int, done: Sequence[Done]) -> set[int]: ...
     async def settle(self, worker: int, settled: Sequence[Settled]) -> set[int]: ...
@@ -346,7 +377,9 @@ class Store(Protocol):
     async def renew_many(self, node: str, terms: Mapping[int, int], ttl: timedelta) -> set[int]: ...
     async def close_shards(self, count: int) -> int: ...
     async def respread(self, limit: int = 5000) -> int: ...
-    async def due_schedules(self, shard: int, horizon: datetime, limit: int) -> list[Schedule]: ...
+    async def due_schedules(
+        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = ()
+    ) -> list[Schedule]: ...
     async def fire(
         self, shard: int, term: int, fires: Sequence[Fire], *, tzdata: str, until: datetime | None
     ) -> Fired: ...

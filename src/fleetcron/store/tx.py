@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from fleetcron.decide.misfire import MissRange
-from fleetcron.model import Missed, Schedule
+from fleetcron.model import Missed, Queue, Schedule, Tenant
 from fleetcron.store.protocol import Claimed, NewRun
 
 
@@ -112,8 +112,11 @@ class Tx(Protocol):
         """Who holds these (job, tenant, key)."""
         ...
 
-    async def insert_with_ids(self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str]) -> dict[int, datetime]:
-        """Insert runs under these ids; returns their due times."""
+    async def insert_with_ids(
+        self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str], *, looked: bool
+    ) -> dict[int, datetime]:
+        """Insert runs under these ids; returns their due times. Unless the depths of their queues were looked at, nothing is inserted into
+        a queue that has a limit, and the answer is empty."""
         ...
 
     async def replace_run(self, run_id: int, new: NewRun) -> bool:
@@ -145,5 +148,22 @@ class Tx(Protocol):
     async def remove_job(self, name: str) -> int | None:
         """The id of the job removed; None while schedules or waiting runs need it."""
         ...
+
+    # limits
+    async def limiter(self, kind: str, name: str) -> Tenant | None:
+        """What limits a tenant or a job ("tenant", "job"), locked."""
+        ...
+
+    async def put_limiter(self, kind: str, limiter: Tenant) -> None: ...
+    async def queue(self, name: str) -> Queue | None:
+        """What limits a queue, locked: nobody else fills it until this transaction ends."""
+        ...
+
+    async def put_queue(self, queue: Queue) -> None: ...
+    async def depth(self, queue: str, most: int) -> int:
+        """How many runs of the queue are due and wait, counted no further than `most`, as committed before the queue was locked."""
+        ...
+
+    async def limits_changed(self) -> None: ...
 
     async def audit(self, who: str, what: str, subject: str) -> None: ...

@@ -19,14 +19,12 @@ from fleetcron.scheduler.ticker import horizon
 from fleetcron.store.protocol import BUCKET, RunFilter
 from fleetcron.testing.clock import STEP, VirtualClock
 from fleetcron.testing.scheduler import VirtualScheduler
-from fleetcron.testing.worker import CURRENT, VirtualWorker
+from fleetcron.testing.worker import CURRENT, MOST_ROUNDS, VirtualWorker
 from fleetcron.testing.world import World
 
 Role = VirtualScheduler | VirtualWorker
 T = TypeVar("T", bound=Role)
 
-_ROUNDS = 2_000
-"""Rounds at one instant: more is something that re-schedules itself at once, without end."""
 _PAGE = 1000
 _ALL_MISSES = 100_000
 _UNPROMOTED = timedelta(seconds=20)
@@ -127,7 +125,9 @@ class VirtualFleet:
         await self._apply()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             for worker in list(self._workers):
                 worker.thaw()
@@ -153,6 +153,7 @@ class VirtualFleet:
             await self._apply()
             for role in self._roles():
                 await role.begin()
+            self._wake_sleepers()  # those of a worker that has been thawed
             await self._settle()
             while (instant := await self._next()) is not None:
                 self._clock.move_to(instant)
@@ -221,7 +222,9 @@ class VirtualFleet:
         """Start one more worker, for all queues or some. `app`: another version of the app, whose jobs it has instead."""
         info = node_info(NodeOptions(roles=("worker",), slots=slots or self._slots, queues=queues))
         entries = (app or self._fleet).entries()
-        worker = VirtualWorker(self._world, info, entries, slots=info.slots, queues=queues, ahead=self._ahead, patience=self._patience)
+        worker = VirtualWorker(
+            self._world, info, entries, slots=info.slots, queues=queues, ahead=self._ahead, patience=self._patience
+        )
         self._workers.append(worker)
         return self._change(worker, worker.start)
 
@@ -274,17 +277,20 @@ class VirtualFleet:
     # the engine's turns
     async def _settle(self) -> None:
         """Let everybody act at this instant until nothing more happens."""
-        for turn in range(_ROUNDS):
+        moved = 0
+        while moved < MOST_ROUNDS:
             await self._apply()
-            moved = False
+            before = moved
             for role in self._roles():
                 if role.alive and not role.frozen:  # a handler may have changed that meanwhile
-                    moved |= await role.step()
-            if not moved and not self._changes:
-                if turn:
+                    moved += await role.step()
+            if moved == before and not self._changes:
+                if moved:
                     self._poll = _POLL
                 return
-        raise FleetcronError(f"{self.now.isoformat()}: still busy after {_ROUNDS} rounds: does something retry, snooze or submit itself at once?")
+        raise FleetcronError(
+            f"{self.now.isoformat()}: still busy after {MOST_ROUNDS} rounds: does something retry, snooze or submit itself at once?"
+        )
 
     def _wake_sleepers(self) -> None:
         for sleeper in list(self._sleepers):
@@ -303,8 +309,17 @@ class VirtualFleet:
             return None
         workers = [worker for worker in self._workers if not worker.frozen]
         schedulers = [scheduler for scheduler in self._schedulers if not scheduler.frozen]
-        found = [until, self._world.timeline.next(now), *(s.next_instant() for s in schedulers), *(w.next_instant() for w in workers)]
-        found += [now + max(at - self._clock.elapsed, STEP) for at, _, worker in self._sleepers if worker is None or not worker.frozen]
+        found = [
+            until,
+            self._world.timeline.next(now),
+            *(s.next_instant() for s in schedulers),
+            *(w.next_instant() for w in workers),
+        ]
+        found += [
+            now + max(at - self._clock.elapsed, STEP)
+            for at, _, worker in self._sleepers
+            if worker is None or not worker.frozen
+        ]
         if schedulers and self._world.waiting(now):
             found.append(self._world.late.next(now))
         stuck = any(worker.free() and worker.sees_due(now) for worker in workers)
@@ -326,7 +341,9 @@ class VirtualFleet:
         due = before
         for state in (State.SCHEDULED, State.RETRYING):
             after = None
-            while page := await self._fleet.store.runs(RunFilter(state=state, since=since, until=due, limit=_PAGE, after=after)):
+            while page := await self._fleet.store.runs(
+                RunFilter(state=state, since=since, until=due, limit=_PAGE, after=after)
+            ):
                 due, after = min(due, *(run.due_at for run in page)), page[-1].id
         if due == before:
             return before
@@ -348,7 +365,9 @@ class VirtualFleet:
             if to.utcoffset() is None:
                 raise TypeError(f"advance: {to!r} is naive (no time zone); say which instant is meant, e.g. tzinfo=UTC")
             if to < self.now:
-                raise ValueError(f"advance: {to.isoformat()} is before {self.now.isoformat()}, and time does not go back (set_clock steps it)")
+                raise ValueError(
+                    f"advance: {to.isoformat()} is before {self.now.isoformat()}, and time does not go back (set_clock steps it)"
+                )
             return to.astimezone(UTC)
         return self.now + parse_duration(to, name="advance", allow_zero=True)
 
@@ -359,7 +378,14 @@ def _pick(roles: list[T], role: T | None, *, frozen: bool | None) -> T:
         mine = CURRENT.get(None)
         return next((r for r in candidates if r is mine), candidates[-1])
     if role is None or role not in candidates:
-        raise FleetcronError(f"there is no {'such role' if role is not None else 'role'} to do that to: none is {'frozen' if frozen else 'running'}")
+        raise FleetcronError(
+            "there is nobody to do that to: "
+            + (
+                "this one has left or is not in that condition"
+                if role is not None
+                else f"none is {'frozen' if frozen else 'running'}"
+            )
+        )
     return role
 
 

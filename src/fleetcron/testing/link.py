@@ -39,7 +39,8 @@ class Link:
         verdict = await self._store.judge(schedule, leased, lease=lease, **how)
         if verdict is not None and (verdict.keep or verdict.drop or verdict.fire or verdict.misses):
             self.judged += 1
-            self._late.add(self._clock.now + lease + STEP)  # those that run after all are judged again if they do not start
+            # Those that run after all are judged again if they do not start.
+            self._late.add(self._clock.now + lease + STEP)
         return verdict
 
     async def lanes(self, queues: Sequence[str] | None, *args: Any, **how: Any) -> tuple[datetime, list[Lane]]:

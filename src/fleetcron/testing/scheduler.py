@@ -39,7 +39,15 @@ class VirtualContact(Contact):
 class VirtualLeadership(Leadership):
     """A shard's term, kept on virtual time."""
 
-    def __init__(self, store: Store, info: WorkerInfo, shard: int, ttl: timedelta, contact: Contact, ahead: Callable[[], timedelta]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        info: WorkerInfo,
+        shard: int,
+        ttl: timedelta,
+        contact: Contact,
+        ahead: Callable[[], timedelta],
+    ) -> None:
         super().__init__(store, DatabaseElector(), info, shard, ttl.total_seconds(), contact)
         self._ahead = ahead
 
@@ -55,7 +63,9 @@ class VirtualLeadership(Leadership):
 
     async def renew(self) -> None:
         """Hold the term until the end of the present advance and a ttl more."""
-        if self._term is not None and not await self._store.renew(self.shard, self._node.node, self._term, self._ahead() + self._ttl):
+        if self._term is not None and not await self._store.renew(
+            self.shard, self._node.node, self._term, self._ahead() + self._ttl
+        ):
             self.step_down("the database refused the renewal")
 
     async def leave(self) -> None:
@@ -139,11 +149,17 @@ class VirtualScheduler:
             return False
         await ticker.step()
         after = await self._look(shard)
-        return after is None or (after.id, after.revision, after.next_at) != (before.id, before.revision, before.next_at)
+        return after is None or (after.id, after.revision, after.next_at) != (
+            before.id,
+            before.revision,
+            before.next_at,
+        )
 
     def _within(self, schedule: Schedule | None) -> bool:
         """Are ticks of it to be written now?"""
-        return schedule is not None and schedule.next_at is not None and schedule.next_at < horizon(self._world.clock.now)
+        return (
+            schedule is not None and schedule.next_at is not None and schedule.next_at < horizon(self._world.clock.now)
+        )
 
     async def _look(self, shard: int) -> Schedule | None:
         """The schedule whose ticks are to be written next."""

@@ -29,6 +29,8 @@ CURRENT: contextvars.ContextVar[VirtualWorker] = contextvars.ContextVar("fleetcr
 
 _TURNS = 6
 """Turns of the event loop after which everything that needs no outside answer has had its say."""
+MOST_ROUNDS = 1000
+"""At one instant: more is something that re-schedules itself at once, without end."""
 _PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
@@ -111,9 +113,15 @@ class VirtualWorker:
         self.link = Link(world.fleet.store, world.clock, world.timeline, world.late)
         store = cast("Store", self.link)
         options = WorkerOptions(
-            slots=slots, queues=queues, lease=o.lease, heartbeat=o.heartbeat, drain=timedelta(0), max_result=o.max_result, max_error=o.max_error,
+            slots=slots,
+            queues=queues,
+            lease=o.lease,
+            heartbeat=o.heartbeat,
+            drain=timedelta(0),
+            max_result=o.max_result,
+            max_error=o.max_error,
             ageing=o.priority_ageing,
-        )  # fmt: skip
+        )
         context = contextvars.copy_context()
         context.run(CURRENT.set, self)  # the runner's slots inherit it
         heartbeat = partial(VirtualHeartbeat, world=world, store=world.fleet.store)
@@ -133,7 +141,8 @@ class VirtualWorker:
 
     async def begin(self) -> None:
         """An advance begins: hold the session until its end, and see what was asked for and registered meanwhile."""
-        await self._beat()
+        if not self._thawed:  # else it does not know yet that time has passed
+            await self._beat()
         if await self.worker.refresh() and self.worker.lease is not None:
             await self.link.worker_jobs(self.worker.lease.worker, self.worker.jobs)
 
@@ -179,29 +188,33 @@ class VirtualWorker:
         runner, claimer = self.worker.runner, self.worker.claimer
         runner.ring()
         self._stop_strict()
-        if self._thawed:  # as after SIGCONT: the handlers go on before the next beat tells what has become of the session
+        if self._thawed:
+            # As after SIGCONT: the handlers go on before the next beat tells what has become of the session.
             await self._rest(_PAUSE)
             self._thawed = False
             await self._beat()
         elif runner.running and self._beaten != self._world.clock.elapsed:
             await self._beat()  # a cancel may have been asked for
-        moved, pause, give_up = False, _PAUSE, monotonic() + self._patience
-        while True:
+        moved, pause, give_up = 0, _PAUSE, monotonic() + self._patience
+        while moved < MOST_ROUNDS:
             try:
                 async with asyncio.timeout(self._patience):
                     rested = await self._rest(pause)
             except TimeoutError:
-                raise FleetcronError("a worker waits for the database, which refuses what it writes; see the log") from None
+                raise FleetcronError(
+                    "a worker waits for the database, which refuses what it writes; see the log"
+                ) from None
             claimer.wake(sweep=True)
             if await claimer.round(ahead=self._look_ahead):
-                moved, pause, give_up = True, _PAUSE, monotonic() + self._patience
+                moved, pause, give_up = moved + 1, _PAUSE, monotonic() + self._patience
                 self._world.stirred += 1
             elif rested:
-                return moved
+                return moved > 0
             elif monotonic() > give_up:
                 raise FleetcronError(self._stuck())
             else:
                 pause = min(pause * 2, _LONGEST_PAUSE)
+        return True
 
     async def _beat(self) -> None:
         self._beaten = self._world.clock.elapsed
@@ -256,7 +269,9 @@ class VirtualWorker:
     def next_instant(self) -> datetime | None:
         """When the first run that waits in `ready` is to be claimed, as far as it is not hidden behind one that is due."""
         now, ahead = self._world.clock.now, timedelta(seconds=self._look_ahead)
-        instants = [moment for lane in self.link.heads for moment in (lane.first_due - ahead, lane.first_due) if moment > now]
+        instants = [
+            moment for lane in self.link.heads for moment in (lane.first_due - ahead, lane.first_due) if moment > now
+        ]
         return min(instants, default=None)
 
 

@@ -38,6 +38,7 @@ _LANES_A_CLAIM = 64
 _OVERDUE_CHECK = 5.0
 _SWEEP_SHARE = 50.0
 """A sweep (a look without lower bounds) may take a fiftieth of the time: 2 % of a worker, however many dead rows an old snapshot keeps."""
+_SWEEP_AT_LEAST = 10.0
 _COMMIT_LAG = timedelta(seconds=0.2)
 """Runs become visible at commit, a little after the due time that they carry: bounds stay this far behind."""
 _MAX_BOUNDS = 256
@@ -65,6 +66,7 @@ class Claimer:
             tuple[str, int, str], Lane
         ] = {}  # per lane, what lies below is not looked at until the next sweep
         self._swept, self._sweep_took = float("-inf"), 0.0
+        self._sweep_before = 0.0
         self._cursor: dict[Group, str] = {}
         self._looked = self._checked = self._measured = float("-inf")
         self._finished, self._rate = 0, 0.0
@@ -73,6 +75,8 @@ class Claimer:
 
     def wake(self, queue: str = "", *, sweep: bool = False) -> None:
         """Something may have become due (in this queue). `sweep`: it may lie below the lower bounds. Call on the worker's loop."""
+        if not queue:
+            self._swept = float("-inf")  # rescued or handed back, perhaps, with a due time below our bounds
         if not queue or self._queues is None or queue in self._queues:
             self._looked = float("-inf")
             if sweep:
@@ -126,14 +130,16 @@ class Claimer:
                 log.warning("a bucket is overdue that no leader has promoted: promoting it")
                 await self._store.promote()
         sweep = (
-            self._looked - self._swept >= max(POLL, _SWEEP_SHARE * self._sweep_took) or len(self._bounds) > _MAX_BOUNDS
+            self._looked - self._swept >= max(POLL, min(_SWEEP_SHARE * self._sweep_took, _SWEEP_AT_LEAST)) or len(self._bounds) > _MAX_BOUNDS
         )
         if sweep:
             self._bounds.clear()
             self._swept = self._looked
         now, lanes = await self._store.lanes(self._queues, known=list(self._bounds.values()))
         if sweep:
-            self._sweep_took = self._clock.steady() - self._looked
+            # The quicker of two: one slow answer (connecting, a busy moment) must not put off the next sweep.
+            took = self._clock.steady() - self._looked
+            self._sweep_took, self._sweep_before = min(took, self._sweep_before), took
         self._clock.observe(now)
         self._lanes = {(lane.queue, lane.priority, lane.tenant): lane for lane in lanes}
         self.last_round = self._clock.steady()

@@ -124,9 +124,7 @@ class Intake:
             log.critical("intake failed by a fault of fleetcron", exc_info=error)
         self._runner.room.set()
 
-    async def _special(
-        self, late: dict[str, list[Claimed]], gated: list[Claimed], lease: Lease, ahead: bool
-    ) -> None:
+    async def _special(self, late: dict[str, list[Claimed]], gated: list[Claimed], lease: Lease, ahead: bool) -> None:
         for schedule, runs in late.items():
             gated += await self._judge(schedule, runs, lease)
         through = [run for run in gated if run.gate is None]

@@ -133,6 +133,10 @@ class Worker:
             log.warning("stopping %d runs that did not end within %s; they are handed back", count, self._options.drain)
             await self.runner.idle(STOP_GRACE)
         await self._flush_all()
+        try:
+            await self._store.notify([""])  # whatever was handed back: others need not wait for their next sweep
+        except StoreError as error:
+            log.warning("the others were not told of what was handed back (they poll): %s", error)
         for task in (self._registered, self._strict):
             if task is not None:
                 task.cancel()

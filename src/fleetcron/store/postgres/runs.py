@@ -9,6 +9,7 @@ from fleetcron.clock import sleep
 from fleetcron.errors import StoreError
 from fleetcron.model import Attempt, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
 from fleetcron.store import flows
+from fleetcron.store.depths import insert_fresh
 from fleetcron.store.postgres import rows
 from fleetcron.store.postgres.base import PostgresBase
 from fleetcron.store.postgres.database import Session, translated
@@ -30,14 +31,19 @@ class Runs(PostgresBase):
                 session = Session(conn, self.db.statements, self.clock_now())
                 if keyed:
                     return await flows.insert_keyed(PostgresTx(session, self.shards), runs, ())
-                found = await session.fetch("insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), [])
+                found = await session.fetch("insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), [], False)
+                if runs and not found:
+                    return await _into_limited(PostgresTx(session, self.shards), runs, ())
         elif keyed:
             async with self.tx("insert") as tx:
                 return await flows.insert_keyed(tx, runs, wake)
         else:
             found = await self.db.fetch(
-                "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), list(wake)
+                "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), list(wake), False
             )
+            if runs and not found:
+                async with self.tx("insert") as tx:
+                    return await _into_limited(tx, runs, wake)
         return [Inserted(row[0], True, row[1]) for row in found]
 
     async def run(self, run_id: int) -> RunRecord | None:
@@ -105,3 +111,10 @@ class Runs(PostgresBase):
         """(done, total, note) as the handler last told."""
         row = await self.db.fetchrow("read_progress", run_id)
         return None if row is None else (row[0], row[1], row[2])
+
+
+async def _into_limited(tx: PostgresTx, runs: Sequence[NewRun], wake: Sequence[str]) -> list[Inserted]:
+    """One of the queues has a depth."""
+    ids = await tx.take_ids(len(runs))
+    due = await insert_fresh(tx, list(zip(ids, runs, strict=True)), wake)
+    return [Inserted(run_id, True, due[run_id]) for run_id in ids]

@@ -53,7 +53,7 @@ class PostgresStore(Registry, Runs, Work, Lead, Locks):
         )  # fmt: skip
         PostgresBase.__init__(self, database, clock=clock, shards=shards)
         self._auto_migrate, self._direct_url = auto_migrate, direct_url
-        self._listener: asyncio.Task[None] | None = None
+        self._listeners: list[asyncio.Task[None]] = []
         self.listening = False
 
     async def open(self) -> None:
@@ -76,11 +76,11 @@ class PostgresStore(Registry, Runs, Work, Lead, Locks):
             raise
 
     async def close(self) -> None:
-        if self._listener is not None:
-            self._listener.cancel()
+        while self._listeners:
+            listener = self._listeners.pop()
+            listener.cancel()
             with suppress(asyncio.CancelledError):
-                await self._listener
-            self._listener = None
+                await listener
         await self.drop_presence()
         await self.db.close()
 
@@ -117,11 +117,18 @@ class PostgresStore(Registry, Runs, Work, Lead, Locks):
     async def listen(self, wake: Callable[[str], None]) -> None:
         """Call `wake(queue)` on every wake-up, from now on; after a lost connection, again within a second, with one `wake("")` for what
         was missed. Behind PgBouncer (without a direct URL) there are none: polling is the truth."""
+        self._hear("wake", wake)
+
+    async def listen_locks(self, wake: Callable[[str], None]) -> None:
+        """Call `wake(owner)` whenever it is that owner's turn at a lock, like `listen`. A channel of its own: workers have no use for it."""
+        self._hear("lock", wake)
+
+    def _hear(self, channel: str, wake: Callable[[str], None]) -> None:
         if self.db.pgbouncer and self._direct_url is None:
             return
-        self._listener = asyncio.create_task(self._listen(wake), name="fleetcron-listen")
+        self._listeners.append(asyncio.create_task(self._listen(channel, wake), name=f"fleetcron-listen-{channel}"))
 
-    async def _listen(self, wake: Callable[[str], None]) -> None:
+    async def _listen(self, channel: str, wake: Callable[[str], None]) -> None:
         options: dict[str, Any] = {**self.db.connect_options(), "command_timeout": None}
         while True:
             connection: asyncpg.Connection[asyncpg.Record] | None = None
@@ -131,7 +138,7 @@ class PostgresStore(Registry, Runs, Work, Lead, Locks):
                     connection = await asyncpg.connect(self._direct_url or self.db.url, **options)
                     connection.add_termination_listener(lambda _c, lost=lost: lost.set())
                     await connection.add_listener(
-                        f"{self.db.schema}.wake", lambda _c, _p, _ch, payload: wake(str(payload))
+                        f"{self.db.schema}.{channel}", lambda _c, _p, _ch, payload: wake(str(payload))
                     )
                 self.listening = True
                 wake("")

@@ -9,7 +9,8 @@ from typing import Any
 from fleetcron.clock import sleep
 from fleetcron.decide.misfire import MissRange
 from fleetcron.errors import StoreUnavailable
-from fleetcron.model import Missed, Schedule
+from fleetcron.decide.limits import depth_us, per_us
+from fleetcron.model import Missed, Queue, Schedule, Tenant
 from fleetcron.store.codec import missed_from, missed_json, schedule_from, schedule_spec
 from fleetcron.store.flows import let_run
 from fleetcron.store.postgres.database import Session
@@ -151,12 +152,13 @@ class PostgresTx:
         rows = await self._s.fetch("dedup_find", [r.job for r in runs], [r.tenant for r in runs], [r.key for r in runs])
         return {(row[0], row[1], row[2]): row[3] for row in rows}
 
-    async def insert_with_ids(self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str]) -> dict[int, datetime]:
+    async def insert_with_ids(
+        self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str], *, looked: bool
+    ) -> dict[int, datetime]:
         if not runs:
             return {}
-        rows = await self._s.fetch(
-            "insert", self._s.clock, *insert_columns([r for _, r in runs], [i for i, _ in runs]), list(wake)
-        )
+        columns = insert_columns([r for _, r in runs], [i for i, _ in runs])
+        rows = await self._s.fetch("insert", self._s.clock, *columns, list(wake), looked)
         return {row[0]: row[1] for row in rows}
 
     async def replace_run(self, run_id: int, new: NewRun) -> bool:
@@ -196,6 +198,29 @@ class PostgresTx:
         await self._s.fetch("job_lock", name)
         removed: int | None = await self._s.fetchval("remove_job", name)
         return removed
+
+    async def limiter(self, kind: str, name: str) -> Tenant | None:
+        row = await self._s.fetchrow("limiter_get", kind, name)
+        return None if row is None else Tenant(name=name, **dict(row))
+
+    async def put_limiter(self, kind: str, limiter: Tenant) -> None:
+        await self._s.fetch(
+            "limiter_put", self._s.clock, kind, limiter.name, limiter.rate, per_us(limiter.rate), limiter.burst, limiter.max_running,
+            limiter.weight, limiter.paused, depth_us(limiter.rate, limiter.burst),
+        )  # fmt: skip
+
+    async def queue(self, name: str) -> Queue | None:
+        row = await self._s.fetchrow("queue_get", name)
+        return None if row is None else Queue(name=name, **dict(row))
+
+    async def put_queue(self, queue: Queue) -> None:
+        await self._s.fetch("queue_put", queue.name, queue.max_depth, queue.on_full, queue.paused)
+
+    async def depth(self, queue: str, most: int) -> int:
+        return int(await self._s.fetchval("queue_depth", self._s.clock, queue, most))
+
+    async def limits_changed(self) -> None:
+        await self._s.fetch("limits_changed")
 
     async def audit(self, who: str, what: str, subject: str) -> None:
         await self._s.fetch("audit", self._s.clock, who, what, subject)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
+from fleetcron.clock import from_us
 from fleetcron.model import HeldLock
 from fleetcron.store.protocol import Took
-from fleetcron.store.sqlite import rows
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.session import Session, us
 
@@ -42,14 +42,8 @@ class Locks(SqliteBase):
 
     async def locks(self) -> list[HeldLock]:
         found = await self.db.read("locks", lambda session: session.records("locks", session.now))
-        return [HeldLock(**rows.timed(row)) for row in found]
-
-    async def listen_locks(self, wake: Callable[[str], None]) -> None:
-        """Call `wake("")` whenever a lock may have been given back (or anything else has happened that wakes)."""
-        await self.listen(wake)
-
-    async def listen(self, wake: Callable[[str], None]) -> None:
-        raise NotImplementedError
+        times = ("acquired_at", "expires_at")
+        return [HeldLock(**(row | {name: from_us(row[name]) for name in times})) for row in found]
 
 
 def _look(session: Session, name: str, owner: str) -> Took:

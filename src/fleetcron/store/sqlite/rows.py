@@ -16,7 +16,7 @@ from fleetcron.store.protocol import Claimed
 Row = dict[str, Any]
 
 _TIMES = frozenset({
-    "acquired_at", "created_at", "decided_at", "died_at", "due_at", "finished_at", "first", "heartbeat_at", "judged_until", "last",
+    "created_at", "decided_at", "died_at", "due_at", "finished_at", "first", "heartbeat_at", "judged_until", "last",
     "next_at", "nominal_at", "prev_at", "since", "started_at", "ticks_until",
 })  # fmt: skip
 

@@ -116,6 +116,10 @@ class SqliteStore(Registry, Runs, Work, Lead, Locks):
                 self._watcher = await asyncio.to_thread(Watcher, self.db.options, self.db.statements, self._bell)
         self._bell.add(wake)
 
+    async def listen_locks(self, wake: Callable[[str], None]) -> None:
+        """Call `wake("")` whenever a lock that somebody waits for may be free, like `listen` (and whenever that calls)."""
+        await self.listen(wake)
+
 
 def _migrations_done(session: Session) -> list[str] | None:
     """Names of the migrations applied, or None where there is no schema."""

@@ -1,7 +1,8 @@
 -- Record attempts that ended in any other way than success: back to `ready` or `timetable` (state open), or closed. The rows that come
 -- back are the ones won (see complete.sql). A cancel asked for in the meantime wins over another attempt. A hand-back by shutdown costs no
 -- attempt, up to ten times, so that a crash loop ends. A tick put back unstarted can still be late; one that has started is no misfire.
--- Index: lease_pkey, run_pkey. Locks: lease, run, then inserts.
+-- The rate token of a limited run that has not started is given back, unless the bucket has been full since: then it has been of no use.
+-- Index: lease_pkey, run_pkey, limiter_pkey. Locks: lease, run, limiter, then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 fate AS (
     DELETE FROM fleetcron.lease l
@@ -9,7 +10,7 @@ fate AS (
                  $11::text[], $12::text[], $13::text[], $14::boolean[], $15::boolean[])
         AS e(run_id, fence, state, attempt, delay, record, started_at, error, traceback, result, reason, dead, handback)
     WHERE l.worker = $2 AND l.run_id = e.run_id AND l.fence = e.fence
-    RETURNING e.*, l.attempt AS number, CASE WHEN l.cancel AND e.state = 'open' THEN 'cancelled' ELSE e.state END AS fate),
+    RETURNING e.*, l.tenant AS limited, l.started_at AS leased_at, l.attempt AS number, CASE WHEN l.cancel AND e.state = 'open' THEN 'cancelled' ELSE e.state END AS fate),
 changed AS (
     UPDATE fleetcron.run r SET state = f.fate::fleetcron.run_state,
         attempt = f.attempt + (f.handback AND f.started_at IS NOT NULL AND r.handbacks >= 10)::int,
@@ -43,6 +44,10 @@ expired AS (
     INSERT INTO fleetcron.miss (schedule, first, last, count, reason, policy, decided_at)
     SELECT schedule, nominal_at, nominal_at, 1, 'expired', 'start_deadline', n.now FROM changed, n
     WHERE state = 'expired' AND schedule IS NOT NULL AND nominal_at IS NOT NULL),
+refund AS (
+    UPDATE fleetcron.limiter t SET tat = t.tat - f.n * t.per * interval '1 microsecond'
+    FROM (SELECT limited, count(*) AS n, min(leased_at) AS first FROM fate WHERE limited IS NOT NULL AND started_at IS NULL GROUP BY limited) f
+    WHERE t.kind = 'tenant' AND t.name = f.limited AND t.per IS NOT NULL AND f.first >= t.filled_at),
 undup AS (
     DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
         SELECT k.ctid FROM fleetcron.dedup k
