@@ -25,7 +25,20 @@ if TYPE_CHECKING:
     from fleetcron.fleet import Fleet
     from fleetcron.lock import Lock
     from fleetcron.management import Replayed, Submitted
-    from fleetcron.model import Attempt, HeldLock, Job, Leader, Miss, Missed, Node, Retry, Schedule, State
+    from fleetcron.model import (
+        Attempt,
+        HeldLock,
+        Job,
+        Leader,
+        Miss,
+        Missed,
+        Node,
+        Queue,
+        Retry,
+        Schedule,
+        State,
+        Tenant,
+    )
     from fleetcron.run import Run
     from fleetcron.triggers import Cron, Every, Once, Trigger
     from fleetcron.worker.context import BlockingContext, Context
@@ -36,9 +49,10 @@ _HOMES = {
     "Attempt": "model", "BlockingContext": "worker.context", "ConfigError": "errors", "Context": "worker.context", "Cron": "triggers",
     "Discard": "errors", "Every": "triggers", "Fleet": "fleet", "FleetcronError": "errors", "HeldLock": "model", "Job": "model",
     "Leader": "model", "LeaseLost": "errors", "Lock": "lock", "LockTimeout": "errors", "Miss": "model", "Missed": "model",
-    "Node": "model", "NotFound": "errors", "Once": "triggers", "PayloadError": "errors", "QueueFull": "errors", "Replayed": "management", "Retry": "model",
-    "Run": "run", "Schedule": "model", "SchemaMismatch": "errors", "Snooze": "errors", "State": "model", "StoreError": "errors",
-    "StoreUnavailable": "errors", "Submitted": "management", "Trigger": "triggers", "TriggerError": "errors", "WaitTimeout": "errors",
+    "Node": "model", "NotFound": "errors", "Once": "triggers", "PayloadError": "errors", "Queue": "model", "QueueFull": "errors",
+    "Replayed": "management", "Retry": "model", "Run": "run", "Schedule": "model", "SchemaMismatch": "errors", "Snooze": "errors",
+    "State": "model", "StoreError": "errors", "StoreUnavailable": "errors", "Submitted": "management", "Tenant": "model",
+    "Trigger": "triggers", "TriggerError": "errors", "WaitTimeout": "errors",
 }  # fmt: skip
 
 __all__ = [
@@ -63,6 +77,7 @@ __all__ = [
     "NotFound",
     "Once",
     "PayloadError",
+    "Queue",
     "QueueFull",
     "Replayed",
     "Retry",
@@ -74,6 +89,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "Submitted",
+    "Tenant",
     "Trigger",
     "TriggerError",
     "WaitTimeout",

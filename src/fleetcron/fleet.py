@@ -28,7 +28,7 @@ from fleetcron.payload import encode_payload
 from fleetcron.run import Run, Waiters
 from fleetcron.store.factory import make_store
 from fleetcron.store.protocol import CANCELS, REGISTRY, SCHEDULES, NewRun, Store
-from fleetcron.submitter import Submitter
+from fleetcron.submitter import Submitter, until_room
 from fleetcron.triggers import Trigger
 
 _NOT_OPEN = "the fleet is not open: use `async with fleet:`, or await fleet.open()"
@@ -176,7 +176,7 @@ class Fleet(Declarations, Management):
         `key`: a second submit with it returns the existing run (`run.created` is False) until that one has finished, has started
         (`key_scope="started"`), or for a time from its due time (a duration); with `on_duplicate="replace"` a run that still waits takes
         the newer payload and due time. `conn`: an asyncpg connection; the run is then part of its transaction.
-        Raises PayloadError, ConfigError, TypeError (naive datetime), NotFound (unknown job), StoreUnavailable.
+        Raises PayloadError, ConfigError, TypeError (naive datetime), NotFound (unknown job), QueueFull, StoreUnavailable.
         """
         target, handler = await self._resolve(job)
         new = self._new_run(
@@ -243,7 +243,7 @@ class Fleet(Declarations, Management):
                 if any(self._soon(r) for r in (runs[0], runs[-1])) or due_at is not None
                 else []
             )
-            found = await self.store.insert(runs, wake=wake)
+            found = await until_room(lambda: self.store.insert(runs, wake=wake))
         return Submitted([f.id for f in found], [f.created for f in found])
 
     def _new_run(

@@ -225,7 +225,8 @@ class Locks:
     async def _ask(self, owner: str, left: float | None, statement: Coroutine[Any, Any, T]) -> T:
         """Its answer, or TimeoutError. A statement is not cancelled, neither then nor with its caller: it might still be done, and after the
         release that is to undo it. `_release` waits for it."""
-        task = self._asked[owner] = asyncio.create_task(statement)
+        task: asyncio.Task[T] = asyncio.create_task(statement)
+        self._asked[owner] = task
         await asyncio.wait({task}, timeout=left)
         if not task.done():
             raise TimeoutError

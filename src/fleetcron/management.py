@@ -11,6 +11,7 @@ import msgspec
 
 from fleetcron.decide.ticks import bounded_next, first_tick
 from fleetcron.errors import ConfigError, NotFound
+from fleetcron.limiting import Limiting
 from fleetcron.model import (
     Attempt,
     DeadLetter,
@@ -59,7 +60,7 @@ class Page(list[T]):
     next: Any = None
 
 
-class Management:
+class Management(Limiting):
     """Needs an open store."""
 
     _registry: dict[str, Job]
@@ -204,16 +205,22 @@ class Management:
         return answer
 
     async def pause(self, name: str) -> None:
-        """Pause a schedule: its ticks are not written, and what was written but has not started is withdrawn. Raises NotFound."""
-        if not await self.store.pause_schedule(name, self._who()):
-            raise NotFound(f"no schedule is named {name!r}")
-        await self.store.notify([CANCELS])
+        """Pause a schedule: its ticks are not written, and what was written but has not started is withdrawn. Where no schedule has this
+        name, the job that has it (see `pause_job`). Raises NotFound."""
+        if await self.store.pause_schedule(name, self._who()):
+            await self.store.notify([CANCELS])
+        else:
+            await self._pause_job(name, True, f"no schedule or job is named {name!r}")
 
     async def resume(self, name: str, at: datetime | None = None) -> None:
-        """Resume a schedule, from now or from `at`; the time of the pause is not caught up. Raises NotFound."""
-        if not await self.store.resume_schedule(name, self._who(), _aware(at, "at"), first_tick):
+        """Resume a schedule, from now or from `at`; the time of the pause is not caught up. Where no schedule has this name, the job that
+        has it. Raises NotFound."""
+        if await self.store.resume_schedule(name, self._who(), _aware(at, "at"), first_tick):
+            await self.store.notify([SCHEDULES])
+        elif at is not None:
             raise NotFound(f"no schedule is named {name!r}")
-        await self.store.notify([SCHEDULES])
+        else:
+            await self._pause_job(name, False, f"no schedule or job is named {name!r}")
 
     async def unschedule(self, name: str) -> None:
         """Remove a schedule and its ticks that have not started. Raises NotFound."""

@@ -103,7 +103,7 @@ class Retry:
         return f"Retry(max_attempts={self.max_attempts}, backoff={self.backoff}, factor={self.factor}, max_backoff={self.max_backoff})"
 
 
-class Job(Record):
+class Job(Record, frozen=True, kw_only=True):
     """A registry entry: what to run, and how. `target` is {"type": "python"} or {"type": "shell", …}."""
 
     name: str
@@ -128,7 +128,7 @@ class Job(Record):
         return str(self.target.get("type", "python"))
 
 
-class Missed(Record):
+class Missed(Record, frozen=True, kw_only=True):
     """The ticks judged away in favour of a run, the run's own not counted."""
 
     first: datetime
@@ -136,7 +136,7 @@ class Missed(Record):
     count: int
 
 
-class Schedule(Record):
+class Schedule(Record, frozen=True, kw_only=True):
     """When a job runs: a trigger with its policies. `next_at` is the next tick that is not yet written as a run."""
 
     name: str
@@ -167,7 +167,7 @@ class Schedule(Record):
     error: str | None = None  # why it cannot be evaluated (unknown zone on this node …)
 
 
-class Miss(Record):
+class Miss(Record, frozen=True, kw_only=True):
     """A record that ticks did not run, and why: `count` ticks from `first` to `last`."""
 
     schedule: str
@@ -179,7 +179,7 @@ class Miss(Record):
     decided_at: datetime
 
 
-class Attempt(Record):
+class Attempt(Record, frozen=True, kw_only=True):
     """One try of a run. `state` is succeeded, failed, lost, cancelled, discarded, snoozed, released or running."""
 
     number: int
@@ -192,7 +192,7 @@ class Attempt(Record):
     fence: int | None = None
 
 
-class RunRecord(Record):
+class RunRecord(Record, frozen=True, kw_only=True):
     """What the store knows of a run; `fleetcron.Run` wraps it with the methods."""
 
     id: int
@@ -217,7 +217,7 @@ class RunRecord(Record):
     reason: str | None = None  # why it is in this state, when that needs saying
 
 
-class DeadLetter(Record):
+class DeadLetter(Record, frozen=True, kw_only=True):
     """A run that used up its attempts."""
 
     run_id: int
@@ -229,7 +229,7 @@ class DeadLetter(Record):
     died_at: datetime
 
 
-class QueueCounts(Record):
+class QueueCounts(Record, frozen=True, kw_only=True):
     """Open runs of one queue."""
 
     scheduled: int = 0
@@ -238,7 +238,7 @@ class QueueCounts(Record):
     retrying: int = 0
 
 
-class Tenant(Record):
+class Tenant(Record, frozen=True, kw_only=True):
     """The limits of a tenant. `rate` as "100/m"; `burst` None: what grows in a second; `running`: its runs that workers hold."""
 
     name: str
@@ -250,7 +250,7 @@ class Tenant(Record):
     running: int = 0
 
 
-class Queue(Record):
+class Queue(Record, frozen=True, kw_only=True):
     """The limits of a queue. `depth`: its runs that are due and wait."""
 
     name: str
@@ -260,7 +260,7 @@ class Queue(Record):
     depth: int = 0
 
 
-class Leader(Record):
+class Leader(Record, frozen=True, kw_only=True):
     """Who leads a shard, and how far ahead its ticks are written."""
 
     shard: int
@@ -272,7 +272,7 @@ class Leader(Record):
     ticks_until: datetime | None
 
 
-class HeldLock(Record):
+class HeldLock(Record, frozen=True, kw_only=True):
     """A lock that is held. `owner` is host:pid; without a renewal it is over at `expires_at`."""
 
     name: str
@@ -283,7 +283,7 @@ class HeldLock(Record):
     waiters: int
 
 
-class Node(Record):
+class Node(Record, frozen=True, kw_only=True):
     """One process (and its worker processes)."""
 
     node: str

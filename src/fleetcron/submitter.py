@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 from fleetcron.clock import monotonic, sleep
-from fleetcron.errors import FleetcronError, StoreError
+from fleetcron.errors import FleetcronError, QueueFull, StoreError
 from fleetcron.store.protocol import Inserted, NewRun, Store
 
 log = logging.getLogger("fleetcron")
@@ -19,6 +21,12 @@ log = logging.getLogger("fleetcron")
 BATCH = 1000
 _FLUSHES = 2
 _NOTIFY_EVERY = 0.02
+_FULL_PAUSE, _LONGEST_FULL_PAUSE = 0.05, 1.0
+"""Seconds until a submit that waits for room in its queue tries again: doubled from try to try, and jittered."""
+
+
+Waiting = tuple[NewRun, bool, "asyncio.Future[Inserted]"]
+T = TypeVar("T")
 
 
 class Submitter:
@@ -26,13 +34,17 @@ class Submitter:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: list[tuple[NewRun, bool, asyncio.Future[Inserted]]] = []
+        self._waiting: list[Waiting] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._scheduled = False
         self.waker = Waker(store)
 
     async def submit(self, run: NewRun, *, soon: bool) -> Inserted:
-        """Insert one run, together with whatever else is being submitted. `soon`: it may be due within the horizon."""
+        """Insert one run, together with whatever else is being submitted. `soon`: it may be due within the horizon. Raises QueueFull, or
+        waits for room in a queue that was set so."""
+        return await until_room(lambda: self._submit(run, soon=soon))
+
+    async def _submit(self, run: NewRun, *, soon: bool) -> Inserted:
         answer: asyncio.Future[Inserted] = asyncio.get_running_loop().create_future()
         self._waiting.append((run, soon, answer))
         if not self._scheduled and len(self._tasks) < _FLUSHES:
@@ -56,12 +68,17 @@ class Submitter:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._start)
 
-    async def _flush(self, batch: Sequence[tuple[NewRun, bool, asyncio.Future[Inserted]]]) -> None:
+    async def _flush(self, batch: Sequence[Waiting]) -> None:
         """One statement; if it is refused (not for want of a database), one for each run, so that a bad one does not take others down."""
+        if not batch:
+            return
         try:
             found = await self._store.insert(
                 [run for run, _, _ in batch], wake=self.waker.now(run.queue for run, soon, _ in batch if soon)
             )
+        except QueueFull as error:
+            await self._flush(_fitting(batch, error))
+            return
         except FleetcronError as error:
             if len(batch) == 1 or not isinstance(error, StoreError):
                 for _, _, answer in batch:
@@ -82,6 +99,31 @@ class Submitter:
                 self._start()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.waker.close()
+
+
+async def until_room(submit: Callable[[], Awaitable[T]]) -> T:
+    """Submit; while the queue is full and was set to wait, again and again. Raises QueueFull where it was set to reject."""
+    pause = _FULL_PAUSE
+    while True:
+        try:
+            return await submit()
+        except QueueFull as error:
+            if not error.wait:
+                raise
+        await sleep(pause * (0.5 + random.random()))
+        pause = min(pause * 2, _LONGEST_FULL_PAUSE)
+
+
+def _fitting(batch: Sequence[Waiting], error: QueueFull) -> list[Waiting]:
+    """What is left of a batch that did not fit: the runs of other queues, and as many of the full one's as there was room for. The others
+    are told. One at least is: a batch that was refused does not come back as it was."""
+    theirs = [waiting for waiting in batch if waiting[0].queue == error.queue]
+    room = min(max(error.limit - error.depth, 0), len(theirs) - 1)
+    refused = {id(waiting) for waiting in theirs[room:]}
+    for _, _, answer in theirs[room:]:
+        if not answer.done():
+            answer.set_exception(QueueFull(error.queue, error.depth + room, error.limit, wait=error.wait))
+    return [waiting for waiting in batch if id(waiting) not in refused]
 
 
 class Waker:

@@ -224,7 +224,10 @@ async def test_nothing_is_left_behind_by_a_closed_store(admin: Any, pg_url: str)
     worker = await hand(store)
     await store.hold_presence(worker.id)
     await store.close()
-    mine = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    mine = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
     for _ in range(200):
         if await admin.fetchval(mine) == 0:
             break

@@ -33,7 +33,9 @@ class Report:
     terms: int = 0
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{kind} {n}" for kind, n in sorted(Counter(fault.split()[0] for fault in self.faults).items()))
+        counted = ", ".join(
+            f"{kind} {n}" for kind, n in sorted(Counter(fault.split()[0] for fault in self.faults).items())
+        )
         return (
             f"seed {self.seed}: {self.named} ticks, {len(self.twice)} twice, {len(self.lost)} lost, the latest start "
             f"{self.worst * 1000:.1f} ms late; {self.terms} terms; faults: {counted}"
@@ -53,7 +55,9 @@ class Member:
 class Chaos:
     """`await run(seconds)` does it all; the report is judged by the test."""
 
-    def __init__(self, url: str, server: ElectorServer | None, folder: Path, *, ttl: float, seed: int, shards: int = 4) -> None:
+    def __init__(
+        self, url: str, server: ElectorServer | None, folder: Path, *, ttl: float, seed: int, shards: int = 4
+    ) -> None:
         self.url, self.server, self.folder, self.ttl, self.shards = url, server, folder, ttl, shards
         self.log = folder / "ticks.log"
         self.random = random.Random(seed)
@@ -65,6 +69,8 @@ class Chaos:
 
     async def run(self, seconds: float) -> Report:
         async with self._crew():
+            for member in self.members:
+                await self._ready(member)
             await self._until(lambda: len(self._starts()) > 1, 30, "the first ticks")
             begin = time.time()
             end = begin + seconds
@@ -105,8 +111,21 @@ class Chaos:
 
     def _node(self, database: Proxy, link: Proxy | None) -> NodeProcess:
         self._started += 1
-        elector = "database" if self.server is None or link is None else self.server.url.replace(str(self.server.port), str(link.port))
-        words = ["--role", "scheduler", "--elector", elector, "--election-ttl", f"{self.ttl}s", "--shards", str(self.shards)]
+        elector = (
+            "database"
+            if self.server is None or link is None
+            else self.server.url.replace(str(self.server.port), str(link.port))
+        )
+        words = [
+            "--role",
+            "scheduler",
+            "--elector",
+            elector,
+            "--election-ttl",
+            f"{self.ttl}s",
+            "--shards",
+            str(self.shards),
+        ]
         return NodeProcess(database.url, APP, self.folder, *words, env=self._env, name=f"node{self._started}")
 
     # faults
@@ -140,7 +159,7 @@ class Chaos:
         member.process.kill()
         await asyncio.sleep(0.5 * self.ttl)
         member.process = self._node(member.database, member.elector).start()
-        await asyncio.sleep(1.0)
+        await self._ready(member)
         member.busy = False
 
     async def _freeze(self, member: Member) -> None:
@@ -211,6 +230,12 @@ class Chaos:
             assert member.process.alive(), f"{member.process.name} has ended: {member.process.log.read_text()[-2000:]}"
             code = await asyncio.to_thread(member.process.stop)
             assert code == 0, f"{member.process.name} ended with {code}"
+
+    async def _ready(self, member: Member) -> None:
+        """A node that cannot open its database at the start says so and ends: no fault before it has."""
+        await self._until(
+            lambda: "is ready" in member.process.log.read_text(), 30, f"{member.process.name} being ready"
+        )
 
     async def _until(self, condition: Callable[[], object], within: float, what: str) -> None:
         give_up_at = time.monotonic() + within

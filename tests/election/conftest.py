@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -33,6 +34,36 @@ def new_server(tmp_path: Path) -> Iterator[Callable[[str], ElectorServer]]:
     yield start
     for server in made:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ElectorServer]]:
+    """Servers that are left in peace, by scheme: started when first asked for."""
+    made: dict[str, ElectorServer] = {}
+    yield made
+    for server in made.values():
+        server.stop()
+
+
+@pytest.fixture
+def shared_url(shared: dict[str, ElectorServer], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The URL of a shared server, with a prefix of this test's own."""
+
+    def url(scheme: str) -> str:
+        if scheme == "database":
+            return scheme
+        if scheme not in shared:
+            if not SERVERS[scheme].here():
+                missing(SERVERS[scheme].__name__)
+            shared[scheme] = SERVERS[scheme](tmp_path_factory.mktemp(scheme)).start()
+        prefix = uuid.uuid4().hex
+        return (
+            f"{shared[scheme].url}?prefix={prefix}"
+            if scheme == "redis"
+            else shared[scheme].url.replace("/fleet", f"/{prefix}")
+        )
+
+    return url
 
 
 @pytest.fixture(params=list(SERVERS))

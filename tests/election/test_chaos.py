@@ -24,7 +24,14 @@ def seed() -> int:
 
 
 async def chaos(
-    pg_url: str, elector: str, new_server: Callable[[str], ElectorServer], folder: Path, *, seconds: float, ttl: float, late: float
+    pg_url: str,
+    elector: str,
+    new_server: Callable[[str], ElectorServer],
+    folder: Path,
+    *,
+    seconds: float,
+    ttl: float,
+    late: float,
 ) -> None:
     server = None if elector == "database" else new_server(elector)
     number = seed()
@@ -43,7 +50,7 @@ async def test_C20_C26_C29_faults_in_random_order(
     pg_url: str, elector: str, new_server: Callable[[str], ElectorServer], tmp_path: Path
 ) -> None:
     # Two cores that start Python processes all the time say little about milliseconds: the long version measures them.
-    await chaos(pg_url, elector, new_server, tmp_path, seconds=20, ttl=1.0, late=0.5)
+    await chaos(pg_url, elector, new_server, tmp_path, seconds=11, ttl=0.8, late=0.5)
 
 
 @pytest.mark.soak

@@ -74,7 +74,7 @@ async def calls() -> list[Call]:
         )
         for i in range(1, 201)
     ]
-    tick = schedule("s1", tenant="t1", misfire="fire_all", catchup_limit=1000, judged_until=now)
+    tick = schedule("s1", tenant="t1", misfire="fire_all", catchup_limit=100, judged_until=now)
     since = now - timedelta(seconds=5)
     claimed = [_Lease(i, i + FENCE) for i in mine]
 

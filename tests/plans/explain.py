@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 Plan = dict[str, Any]
+MOST_SECONDS = 3
 
 
 def literal(value: object) -> str:
@@ -36,12 +37,13 @@ async def prepare(connection: Any, statements: Mapping[str, str]) -> None:
 
 
 async def explain(connection: Any, name: str, args: Sequence[object], *, analyze: bool) -> Plan:
-    """The plan of a prepared statement; `analyze`: run it as well, and take it back."""
+    """The plan of a prepared statement; `analyze`: run it as well, and take it back. Raises QueryCanceledError after MOST_SECONDS."""
     options = "ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON" if analyze else "FORMAT JSON"
     call = f"{name}({', '.join(map(literal, args))})" if args else name
     transaction = connection.transaction()
     await transaction.start()
     try:
+        await connection.execute(f"SET LOCAL statement_timeout = '{MOST_SECONDS}s'")
         (found,) = json.loads(await connection.fetchval(f"EXPLAIN ({options}) EXECUTE {call}"))
     finally:
         await transaction.rollback()

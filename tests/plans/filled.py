@@ -57,8 +57,10 @@ INSERT INTO fleetcron.lease (worker, run_id, fence, attempt, started_at, gate)
     SELECT 1 + (i - {LEASED[0]}) / {ROWS // WORKERS}, i, i + {FENCE}, 1, now(), CASE WHEN i % 10 = 0 THEN 'g' || i END
     FROM generate_series({LEASED[0]}, {LEASED[-1]}) i;
 
-INSERT INTO fleetcron.run (id, created_at, due_at, nominal_at, priority, job, queue, tenant, schedule, payload, state, finished_at, started_at)
-    SELECT i, now() - interval '90 days', now() - interval '90 days', now() - interval '90 days' + i * interval '1 minute', 5, 'work', 'default', '',
+INSERT INTO fleetcron.run (id, created_at, due_at, nominal_at, priority, job, queue, tenant, schedule, payload, state,
+                           finished_at, started_at)
+    SELECT i, now() - interval '90 days', now() - interval '90 days', now() - interval '90 days' + i * interval '1 minute', 5,
+           'work', 'default', '',
            's' || i % 100, '{{}}', 'succeeded', now() - interval '90 days', now() - interval '90 days'
     FROM generate_series({ENDED[0]}, {ENDED[-1]}) i;
 INSERT INTO fleetcron.dead_letter (run_id, job, tenant, attempts, died_at)

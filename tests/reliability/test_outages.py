@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from fleetcron import Cron, Every, Missed
+from fleetcron import Context, Cron, Every, Fleet, Missed, Retry, Snooze
 from fleetcron.testing import VirtualFleet
 from tests.reliability.support import NOON, Notebook, at, check_account, ticks
 
@@ -207,3 +208,31 @@ async def test_an_outage_that_flaps(store_url: str, policy: Any, seed: int) -> N
             assert len(book.late()) - before <= 1
         await book.vf.advance("1m")
         check_account(ticks(trigger, NOON, book.vf.now), book.vf.runs, book.vf.misses)
+
+
+@pytest.mark.parametrize("how", ["snoozed", "failed"])
+async def test_a_run_that_has_started_is_not_judged_with_late_ticks(store_url: str, how: str) -> None:
+    """12:01 begins and is due again at 12:11. A worker that comes at 12:11:30 claims it together with the ticks of an outage."""
+    fleet = Fleet(store_url)
+    starts: list[datetime] = []
+
+    @fleet.job("work", every="1m", misfire="fire_once", retry=Retry(backoff="10m", jitter="none"))
+    async def work(ctx: Context) -> None:
+        assert ctx.nominal_at is not None
+        starts.append(ctx.nominal_at)
+        if starts == [FIRST]:
+            raise Snooze("10m") if how == "snoozed" else ConnectionError("the first attempt fails")
+
+    async with VirtualFleet(fleet, now=NOON) as vf:
+        await vf.advance(at(12, 8, 30))
+        vf.stop_worker()
+        vf.stop_scheduler()
+        await vf.advance(at(12, 11, 30))
+        vf.start_worker()
+        await vf.advance(0)
+        assert starts[8:] == [FIRST], "12:09 was written, but a later one is due: it waits for the leader's judgement"
+        vf.start_scheduler()
+        await vf.advance(0)
+        assert starts[8:] == [FIRST, at(12, 11)]
+        assert {run.state for run in vf.runs} == {"succeeded"}
+        check_account(ticks(Cron("* * * * *"), NOON, vf.now), vf.runs, vf.misses)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleetcron import Context, Fleet, Retry
+from fleetcron import Context, Fleet, Once, Retry, Snooze
 from fleetcron.testing import VirtualFleet
 from tests.reliability import process_jobs
 from tests.reliability.support import NOON, at
@@ -226,3 +226,37 @@ async def test_a_retry_that_is_due_far_away_waits_outside_the_hot_table(store_ur
         assert starts == [NOON, NOON + timedelta(days=1), NOON + timedelta(days=3)]
         assert (await run.refresh()).state == "failed"
         assert run.finished_at == at(12, day=13)
+
+
+@pytest.mark.parametrize("how", ["fails", "snoozes", "dies", "is stopped"])
+async def test_a_start_deadline_is_for_the_start(store_url: str, how: str) -> None:
+    """A run that has begun in time may be tried again later than its deadline."""
+    fleet = Fleet(store_url, lease="15s")
+    starts = []
+
+    @fleet.job("work", retry=Retry(backoff="90s", jitter="none"))
+    async def work() -> None:
+        starts.append(vf.now)
+        if len(starts) > 1:
+            return
+        if how == "fails":
+            raise ConnectionError("the first attempt fails")
+        if how == "snoozes":
+            raise Snooze("90s")
+        await vf.sleep("1h")
+
+    async with VirtualFleet(fleet, now=NOON) as vf:
+        run = await fleet.submit(work, start_deadline="30s")
+        await fleet.schedule("tick", work, Once(at(12, 30)), start_deadline="30s")
+        await vf.advance("10s")
+        if how == "dies":
+            vf.crash_worker()
+        if how == "is stopped":
+            vf.stop_worker()
+        await vf.advance("50s")
+        if how in ("dies", "is stopped"):
+            vf.start_worker()
+        await vf.advance("5m")
+        await run.refresh()
+        assert (run.state, len(starts)) == ("succeeded", 2)
+        assert vf.misses == []

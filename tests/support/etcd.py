@@ -40,7 +40,9 @@ class Etcd(Server):
     def call(self, path: str, body: dict[str, Any], token: str = "") -> dict[str, Any]:
         """One request to the JSON gateway."""
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/v3/{path}", json.dumps(body).encode(), {"Authorization": token} if token else {}
+            f"http://127.0.0.1:{self.port}/v3/{path}",
+            json.dumps(body).encode(),
+            {"Authorization": token} if token else {},
         )
         with urllib.request.urlopen(request, timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)

@@ -39,7 +39,12 @@ class Server(ABC):
         if self._process is None:
             with (self.folder / "server.log").open("ab") as log:
                 self._process = subprocess.Popen(
-                    self.command(), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                    self.command(),
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
                 )
         give_up_at = time.monotonic() + START_WITHIN
         while True:
@@ -48,7 +53,9 @@ class Server(ABC):
                     return self
             if self._process.poll() is not None or time.monotonic() > give_up_at:
                 self.stop()
-                raise RuntimeError(f"{self.command()[0]} did not start: {(self.folder / 'server.log').read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"{self.command()[0]} did not start: {(self.folder / 'server.log').read_text()[-2000:]}"
+                )
             time.sleep(0.05)
 
     def stop(self, number: int = signal.SIGKILL) -> None:
@@ -82,5 +89,7 @@ class Server(ABC):
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()

@@ -45,6 +45,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "rm": ("schedules:rm", "Remove schedules."),
         "import": ("imports:import_", "Schedules from what you have today (import crontab)."),
     },
+    "Limits": {
+        "tenant": ("limits:tenant", "Limits of tenants (tenant set, tenant list)."),
+        "queue": ("limits:queue", "Limits and depths of queues (queue set, queue list)."),
+    },
     "Expressions": {
         "next": ("ticks:next_", "The next ticks of an expression, local and UTC."),
         "explain": ("ticks:explain", "An expression in words."),

@@ -10,10 +10,12 @@ dealt out to its tenants in turn, so a tenant with one run does not wait behind 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+_MOST_PARTS = 8
 Group = tuple[str, int]
 """Queue and priority."""
 
@@ -49,6 +51,39 @@ def order_lanes(lanes: Sequence[L], *, ageing: timedelta, cursor: Mapping[Group,
         return lane.priority, lane.first_due, lane.priority, lane.queue
 
     return [next(turns[lane.queue, lane.priority]) for lane in sorted(lanes, key=deadline)]
+
+
+class Part(NamedTuple, Generic[L]):
+    """Lanes to claim from together. `share`: among how many lanes the room is divided. `whole`: nobody else of their priority comes later,
+    so that what some of them leave is the others', before anybody of a lower priority gets it. `limited`: by a limited claim."""
+
+    lanes: list[L]
+    share: int
+    whole: bool
+    limited: bool
+
+
+def parts(lanes: Sequence[L], limited: Callable[[L], bool]) -> list[Part[L]]:
+    """The claims to make from `lanes` (as `order_lanes` gives them), one after the other while there is room.
+
+    Lanes of one priority that follow each other are one part, but those of limited tenants, whose claim is another statement, are a part of
+    their own, behind the others: they get their share all the same, as nobody takes more than its own share before all have had theirs.
+    After a few parts the rest is taken together: where priorities alternate, ageing has brought them close.
+    """
+    total = Counter(lane.priority for lane in lanes)
+    found: list[Part[L]] = []
+    begin = 0
+    for end in range(1, len(lanes) + 1):
+        crowded = len(found) >= _MOST_PARTS
+        if end < len(lanes) and (crowded or lanes[end].priority == lanes[begin].priority):
+            continue
+        members = lanes[begin:end]
+        for kind in (False, True):
+            if some := [lane for lane in members if limited(lane) is kind]:
+                share = total[members[0].priority]
+                found.append(Part(some, share, len(some) == share, kind))
+        begin = end
+    return found
 
 
 def advance(cursor: Mapping[Group, str], served: Iterable[LaneLike]) -> dict[Group, str]:

@@ -19,15 +19,15 @@ NO_LIMIT = 2**31 - 1
 
 
 class Rate(NamedTuple):
-    """`count` starts each `period`."""
+    """So many starts each `period`."""
 
-    count: int
+    starts: int
     period: timedelta
 
     @property
     def per(self) -> timedelta:
         """The time in which a token grows, rounded up to a microsecond: a limit is never exceeded, not even by rounding."""
-        return -(-self.period // self.count // _MICROSECOND) * _MICROSECOND
+        return -(-self.period // self.starts // _MICROSECOND) * _MICROSECOND
 
     @property
     def burst(self) -> int:
@@ -40,7 +40,7 @@ def parse_rate(text: str, name: str = "rate") -> Rate:
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
     if found is not None and int(found[1]) > 0:
         rate = Rate(int(found[1]), parse_duration(f"{found[2] or 1}{found[3]}", name=name))
-        if rate.period >= rate.count * _MICROSECOND:
+        if rate.period >= rate.starts * _MICROSECOND:
             return rate
     raise ValueError(f'{name}={text!r}: expected a number of starts in a time, such as "50/s", "100/m" or "5/10s"')
 

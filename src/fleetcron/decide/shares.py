@@ -28,7 +28,9 @@ def quotas(leads: Mapping[str, int], shards: int) -> dict[str, int]:
     return {node: least + (place < more) for place, node in enumerate(ranked)}
 
 
-def share(me: str, nodes: Collection[str], leaders: Mapping[int, str | None], *, overdue: Collection[int] = ()) -> Share:
+def share(
+    me: str, nodes: Collection[str], leaders: Mapping[int, str | None], *, overdue: Collection[int] = ()
+) -> Share:
     """What `me` has to do. `leaders`: each open shard with its leader or None. `overdue` shards have been free for so long that whoever has
     a right to them seems unable to take them: they are anybody's."""
     leads = {node: sum(leader == node for leader in leaders.values()) for node in nodes}

@@ -25,12 +25,19 @@ class EtcdElector(KeyElector):
     """`hosts`: any members of the cluster; those that do not answer are passed over."""
 
     def __init__(
-        self, hosts: Sequence[tuple[str, int]], prefix: str, node: str, ttl: float, *, user: str | None = None, password: str | None = None
+        self,
+        hosts: Sequence[tuple[str, int]],
+        prefix: str,
+        node: str,
+        ttl: float,
+        *,
+        user: str | None = None,
+        password: str | None = None,
     ) -> None:
         super().__init__("etcd", "etcd at " + ",".join(f"{host}:{port}" for host, port in hosts), node, ttl)
         account = (user, password or "") if user else None
         self._gateway = Gateway(hosts, account, timeout=ttl / 3)
-        self._watch = Watch(hosts, account, limit=ttl)
+        self._watch = Watch(hosts, self._gateway, limit=ttl)
         self._prefix = f"{prefix}/shard/"
         self._lease: int | None = None
         self._watching: threading.Thread | None = None
@@ -38,7 +45,9 @@ class EtcdElector(KeyElector):
     async def _open(self) -> None:
         if self._watching is None:
             loop = asyncio.get_running_loop()
-            self._watching = threading.Thread(target=self._watch_keys, args=(loop,), name="fleetcron-etcd-watch", daemon=True)
+            self._watching = threading.Thread(
+                target=self._watch_keys, args=(loop,), name="fleetcron-etcd-watch", daemon=True
+            )
             self._watching.start()
 
     async def _hold(self, keep: frozenset[int], free: Sequence[int], most: int) -> set[int]:

@@ -17,6 +17,8 @@ from typing import Any
 from fleetcron.clock import monotonic
 from fleetcron.election.errors import ElectorUnreachable
 
+_HASHING = 2.0
+"""Seconds for an authentication: the server hashes the password, slowly on purpose (0.1 s of one core)."""
 _UNKNOWN_TOKEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
 
@@ -29,12 +31,10 @@ def decode(text: str) -> str:
 
 
 class _Members:
-    """Connections to one member at a time, with a token where there is an account."""
+    """A connection to one member at a time."""
 
-    def __init__(self, hosts: Sequence[tuple[str, int]], account: tuple[str, str] | None, timeout: float) -> None:
-        self._hosts, self._account, self._timeout = list(hosts), account, timeout
-        self._at = 0
-        self._token: str | None = None
+    def __init__(self, hosts: Sequence[tuple[str, int]]) -> None:
+        self._hosts, self._at = list(hosts), 0
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -47,20 +47,19 @@ class _Members:
         self.close()
         self._at = (self._at + 1) % len(self._hosts)
 
-    def _send(self, path: str, body: dict[str, Any]) -> http.client.HTTPResponse:
+    def _send(self, path: str, body: dict[str, Any], token: str | None, timeout: float) -> http.client.HTTPResponse:
         """One request to the present member. Raises OSError and HTTPException."""
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(*self._hosts[self._at], timeout=self._timeout)
-        headers = {"Content-Type": "application/json"} | ({"Authorization": self._token} if self._token else {})
+            self._connection = http.client.HTTPConnection(*self._hosts[self._at], timeout=timeout)
+        elif self._connection.sock is not None:
+            self._connection.sock.settimeout(timeout)
+        headers = {"Content-Type": "application/json"} | ({"Authorization": token} if token else {})
         self._connection.request("POST", f"/v3/{path}", json.dumps(body), headers)
         return self._connection.getresponse()
 
-    def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, path: str, body: dict[str, Any], token: str | None, timeout: float) -> dict[str, Any]:
         """One call to the present member. Raises _Refused, OSError and HTTPException."""
-        if self._account is not None and self._token is None and path != "auth/authenticate":
-            name, password = self._account
-            self._token = self._ask("auth/authenticate", {"name": name, "password": password})["token"]
-        response = self._send(path, body)
+        response = self._send(path, body, token, timeout)
         text = response.read()
         if response.status != http.client.OK:
             raise _Refused(response.status, _message(text))
@@ -71,7 +70,12 @@ class _Members:
 
 
 class Gateway(_Members):
-    """Calls that are answered at once."""
+    """Calls that are answered at once. `timeout`: seconds for each member; `account`: name and password."""
+
+    def __init__(self, hosts: Sequence[tuple[str, int]], account: tuple[str, str] | None, timeout: float) -> None:
+        super().__init__(hosts)
+        self._account, self._timeout = account, timeout
+        self.token: str | None = None
 
     def call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The answer of the first member that has one. Raises ElectorUnreachable."""
@@ -80,32 +84,41 @@ class Gateway(_Members):
             tries -= 1
             began = monotonic()
             try:
-                return self._ask(path, body)
+                if self._account is not None and self.token is None:
+                    self.token = self._authenticate(*self._account)
+                return self._ask(path, body, self.token, self._timeout)
             except _Refused as error:
                 why = f"{self._hosts[self._at][0]}:{self._hosts[self._at][1]}: {error}"
                 if self._account is not None and not renewed and any(text in str(error) for text in _UNKNOWN_TOKEN):
-                    self._token, renewed, tries = None, True, tries + 1
+                    self.token, renewed, tries = None, True, tries + 1
                 elif error.status < http.client.INTERNAL_SERVER_ERROR:
                     break
                 else:
                     self._next()
             except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
                 why = f"{self._hosts[self._at][0]}:{self._hosts[self._at][1]}: {str(error) or type(error).__name__}"
-                if isinstance(error, http.client.RemoteDisconnected | BrokenPipeError | ConnectionResetError) and monotonic() - began < 0.1:
+                if (
+                    isinstance(error, http.client.RemoteDisconnected | BrokenPipeError | ConnectionResetError)
+                    and monotonic() - began < 0.1
+                ):
                     self.close()  # a kept connection that the server has closed meanwhile: the same member again
                 else:
                     self._next()
         self.close()
         raise ElectorUnreachable(why)
 
+    def _authenticate(self, name: str, password: str) -> str:
+        body = {"name": name, "password": password}
+        return str(self._ask("auth/authenticate", body, None, max(self._timeout, _HASHING))["token"])
+
 
 class Watch(_Members):
     """Deletions under a prefix, as they come. A watch is given up after `limit` seconds without a word: a path that swallows everything, and
-    a token that has run out, leave it open and silent for ever."""
+    a token that has run out, leave it open and silent for ever (case C32). Its token is the one that `gateway` has last been given."""
 
-    def __init__(self, hosts: Sequence[tuple[str, int]], account: tuple[str, str] | None, limit: float) -> None:
-        super().__init__(hosts, account, limit)
-        self.stopped = False
+    def __init__(self, hosts: Sequence[tuple[str, int]], gateway: Gateway, limit: float) -> None:
+        super().__init__(hosts)
+        self._gateway, self._limit, self.stopped = gateway, limit, False
         self._socket: socket.socket | None = None
 
     def stop(self) -> None:
@@ -118,12 +131,8 @@ class Watch(_Members):
     def deletions(self, key: str, range_end: str) -> Iterator[None]:
         """One None for every message of the server; ends when nothing was said for `limit` seconds. Raises ElectorUnreachable."""
         try:
-            self._token = None  # a watch is opened every few seconds at most, and never with an old token
-            if self._account is not None:
-                name, password = self._account
-                self._token = self._ask("auth/authenticate", {"name": name, "password": password})["token"]
             request = {"key": encode(key), "range_end": encode(range_end), "filters": ["NOPUT"]}
-            response = self._send("watch", {"create_request": request})
+            response = self._send("watch", {"create_request": request}, self._gateway.token, self._limit)
             self._socket = None if self._connection is None else self._connection.sock
             if response.status != http.client.OK:
                 raise _Refused(response.status, _message(response.read()))

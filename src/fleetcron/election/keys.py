@@ -86,7 +86,9 @@ class KeyElector(ABC):
         if self._certain():
             shards = ", ".join(map(str, sorted(self._held))) or "none"
             return f"{self._where} is reached; this node is nominated for shards: {shards}"
-        return f"{self._where} is not reached, so this node is a follower: {self._trouble or 'no answer within the ttl'}"
+        return (
+            f"{self._where} is not reached, so this node is a follower: {self._trouble or 'no answer within the ttl'}"
+        )
 
     def _certain(self) -> bool:
         """May what the server said last still be believed? The server-specific part may know better."""

@@ -97,4 +97,6 @@ def _need_client() -> None:
     try:
         import redis.asyncio  # noqa: F401  # lazy: an extra that may be missing
     except ImportError:
-        raise ConfigError('elector redis://…: the Redis client is missing; install it with pip install "fleetcron[redis]"') from None
+        raise ConfigError(
+            'elector redis://…: the Redis client is missing; install it with pip install "fleetcron[redis]"'
+        ) from None

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 _kazoo = logging.getLogger("fleetcron.election.kazoo")
-_kazoo.setLevel(logging.ERROR)  # it warns of every try to connect; we say once that the elector is away, and once that it is back
+_kazoo.setLevel(
+    logging.ERROR
+)  # it warns of every try to connect; we say once that the elector is away, and once that it is back
 
 
 class ZooKeeperElector(KeyElector):
@@ -80,7 +82,9 @@ class ZooKeeperElector(KeyElector):
             there = self._children()
             self._ours &= there
             # One that was made, but whose answer was lost, is ours too.
-            self._ours |= {shard for shard in there & (keep | set(free)) - self._ours if self._owner(shard) == self._session}
+            self._ours |= {
+                shard for shard in there & (keep | set(free)) - self._ours if self._owner(shard) == self._session
+            }
             ours_free = sorted(self._ours & set(free))
             for shard in sorted(self._ours - keep - set(free)) + ours_free[most:]:
                 self._ask(self._client.delete_async(self._path(shard)), NoNodeError)  # type: ignore[union-attr]
@@ -141,4 +145,6 @@ def _need_client() -> None:
     try:
         import kazoo.client  # noqa: F401  # lazy: an extra that may be missing
     except ImportError:
-        raise ConfigError('elector zk://…: kazoo is missing; install it with pip install "fleetcron[zookeeper]"') from None
+        raise ConfigError(
+            'elector zk://…: kazoo is missing; install it with pip install "fleetcron[zookeeper]"'
+        ) from None

@@ -42,13 +42,17 @@ class SchedulerOptions(msgspec.Struct, frozen=True, kw_only=True):
     election_ttl: timedelta = timedelta(seconds=5)
     retention: timedelta = timedelta(days=30)
     shards: int = 1
-    shrink_after: timedelta = timedelta(minutes=1)  # with no scheduler that wants so many shards: longer than a restart takes
+    shrink_after: timedelta = timedelta(
+        minutes=1
+    )  # with no scheduler that wants so many shards: longer than a restart takes
 
 
 class _Service:
     """A service of a leader, run every so many seconds; `spare`: how often nodes that do not lead run it too, as it is safe for anyone."""
 
-    def __init__(self, name: str, every: float, step: Callable[[], Awaitable[object]], spare: float | None = None) -> None:
+    def __init__(
+        self, name: str, every: float, step: Callable[[], Awaitable[object]], spare: float | None = None
+    ) -> None:
         self.name, self.every, self.step, self.spare = name, every, step, spare
         self.next = 0.0
 

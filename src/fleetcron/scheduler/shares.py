@@ -8,18 +8,23 @@ cannot be reached gives its nominations back after a ttl: it would hold up someb
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Coroutine
 from datetime import timedelta
+from typing import Any, TypeVar
 
 from fleetcron.clock import monotonic
 from fleetcron.decide.shares import share
 from fleetcron.election import Elector
-from fleetcron.errors import StoreError
+from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.scheduler.contact import Contact
 from fleetcron.scheduler.leadership import Leadership
 from fleetcron.store.protocol import Crew, Store, WorkerInfo
 
 log = logging.getLogger("fleetcron.scheduler")
+
+T = TypeVar("T")
 
 OVERDUE = 3.0
 """Ttls after which a free shard is anybody's."""
@@ -40,6 +45,7 @@ class Shares:
         self._keep_until = self._answered = 0.0
         self._hurry = self._trouble = False
         self._counted = 0
+        self._asked: set[asyncio.Task[Any]] = set()
         self.crew = Crew({}, {}, None)
 
     def led(self) -> list[Leadership]:
@@ -62,7 +68,7 @@ class Shares:
     async def round(self) -> list[Leadership]:
         """One round; returns what this node has begun to lead. Never fails: doubt is stepping down."""
         try:
-            began = await self._round()
+            began = await self._in_time(self._round(), self._seconds / 2)
             self._answered, self._trouble = monotonic(), False
         except StoreError as error:
             if not self._trouble:
@@ -76,6 +82,21 @@ class Shares:
                 self._elector.stand((), (), 0)
             return []
         return began
+
+    async def _in_time(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """A database that says nothing is one that does not answer, long before its own time limits (case C66). What was asked is not waited
+        for: to give it up may take as long as an answer. Raises StoreUnavailable."""
+        task = asyncio.create_task(work)
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            if not task.done():
+                task.cancel()
+        if not task.done():
+            raise StoreUnavailable(f"no answer within {seconds:g} s")
+        return task.result()
 
     async def _round(self) -> list[Leadership]:
         me = self._node.node
@@ -95,7 +116,9 @@ class Shares:
         todo = share(me, crew.nodes, leaders, overdue=overdue)
         if now >= self._keep_until:
             if todo.give:
-                log.info("giving up shards %s: another scheduler has less than its share", ", ".join(map(str, todo.give)))
+                log.info(
+                    "giving up shards %s: another scheduler has less than its share", ", ".join(map(str, todo.give))
+                )
             for shard in todo.give:
                 await self._leaderships[shard].resign()
                 mine.discard(shard)
@@ -135,14 +158,19 @@ class Shares:
 
     def _count(self, shards: int) -> None:
         if shards != self._counted and shards > self._wanted:
-            log.info("the fleet has %d shards, this node was started with %d: the larger number counts", shards, self._wanted)
+            log.info(
+                "the fleet has %d shards, this node was started with %d: the larger number counts", shards, self._wanted
+            )
         self._counted = shards
 
     async def resign(self) -> None:
-        """Give everything up in order, and be counted no more."""
-        for one in list(self._leaderships.values()):
-            await one.resign()
+        """Give everything up in order, and be counted no more. Takes a ttl at most."""
         try:
-            await self._store.scheduler_beat(self._node.node, self._wanted, self._ttl, standing=False)
+            await self._in_time(self._leave(), self._seconds)
         except StoreError as error:
             log.warning("could not sign off as a scheduler, the others wait for a ttl: %s", error)
+
+    async def _leave(self) -> None:
+        for one in list(self._leaderships.values()):
+            await one.resign()
+        await self._store.scheduler_beat(self._node.node, self._wanted, self._ttl, standing=False)

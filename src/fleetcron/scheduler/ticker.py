@@ -40,7 +40,8 @@ class Ticker:
                 return written
             now = await self._store.now()
             until = horizon(now)
-            schedules = await self._store.due_schedules(self._leadership.shard, until, BATCH)
+            full = await self._store.full_queues()  # their ticks wait, and are judged when there is room
+            schedules = await self._store.due_schedules(self._leadership.shard, until, BATCH, without=full)
             progress, runs = await self._write(term, schedules, now, until)
             written += runs
             if len(schedules) < BATCH and not progress:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from fleetcron.errors import TriggerError
-from fleetcron.model import Job, Missed, Schedule
+from fleetcron.model import Job, Missed, Queue, Schedule, Tenant
+from fleetcron.store.protocol import Limits
 from fleetcron.triggers import Once, Trigger, trigger_from_dict
 
 
@@ -131,6 +132,31 @@ def missed_json(missed: Missed | None) -> str | None:
 def missed_from(text: str | None) -> Missed | None:
     """The inverse of `missed_json`."""
     return None if text is None else _missed.decode(text)
+
+
+def limits_from(found: Sequence[Mapping[str, Any]]) -> Limits | None:
+    """The rows of limits.sql; None when there are none."""
+    if not found:
+        return None
+    limiters = [row for row in found if row["kind"] in ("tenant", "job")]
+    return Limits(
+        found[0]["version"],
+        {row["name"]: _tenant(row) for row in limiters if row["kind"] == "tenant"},
+        frozenset(row["name"] for row in limiters if row["kind"] == "job" and row["paused"]),
+        {
+            row["name"]: Queue(
+                name=row["name"], max_depth=row["max_depth"], on_full=row["on_full"], paused=bool(row["paused"])
+            )
+            for row in found
+            if row["kind"] == "queue"
+        },
+    )
+
+
+def _tenant(row: Mapping[str, Any]) -> Tenant:
+    return Tenant(
+        **{name: row[name] for name in ("name", "rate", "burst", "max_running", "weight")}, paused=bool(row["paused"])
+    )
 
 
 class UnknownTrigger:

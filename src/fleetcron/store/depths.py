@@ -60,7 +60,9 @@ async def pause_job(tx: Tx, name: str, paused: bool, who: str) -> bool:
     """Have workers claim no runs of a job, or claim them again. False when there is no such job."""
     if not await tx.share_job(name):
         return False
-    await tx.put_limiter("job", msgspec.structs.replace(await tx.limiter("job", name) or Tenant(name=name), paused=paused))
+    await tx.put_limiter(
+        "job", msgspec.structs.replace(await tx.limiter("job", name) or Tenant(name=name), paused=paused)
+    )
     await tx.limits_changed()
     await tx.audit(who, "pause job" if paused else "resume job", name)
     return True

@@ -179,7 +179,7 @@ def _ident(run: NewRun) -> tuple[str, str, str]:
     return (run.job, run.tenant, run.key)
 
 
-async def admit(tx: Tx, worker: int, gated: Sequence[Claimed]) -> list[Admission]:
+async def admit(tx: Tx, worker: int, gated: Sequence[Claimed]) -> list[Admission]:  # noqa: PLR0912  # one arm a verdict
     """Decide for leased, unstarted runs with a gate: start, wait (parked), or missed by the overlap policy.
 
     The gate's row is locked first and its holders are read after that, in a statement of their own: counting holders in the statement

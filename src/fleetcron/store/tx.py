@@ -54,7 +54,9 @@ class Tx(Protocol):
     async def delete_schedule(self, schedule_id: int) -> None: ...
 
     async def withdraw(self, schedule: Schedule, since: datetime, reason: str) -> list[datetime]:
-        """Take back unstarted ticks with nominal_at ≥ since, and older ones that a judgement let run (`flows.let_run`). Future ones vanish; due ones become `missed` and are returned, in order."""
+        """Take back unstarted ticks with nominal_at ≥ since, and older ones that a judgement let run (`flows.let_run`).
+
+        Future ones vanish; due ones become `missed` and are returned, in order."""
         ...
 
     async def first_due(self, schedule: Schedule) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from fleetcron.decide.misfire import Verdict
 from fleetcron.errors import StoreUnavailable
-from fleetcron.store.protocol import Claim, Done, Fire, Fired, Lane, Settled, Store
+from fleetcron.store.protocol import Claim, Done, Fire, Fired, Lane, LimitedClaim, Settled, Store
 from fleetcron.testing.clock import STEP, Timeline, VirtualClock
 
 
@@ -53,6 +53,13 @@ class Link:
             if run.due_at > self._clock.now:
                 self._timeline.add(run.due_at)
         return claim
+
+    async def claim_limited(self, worker: int, lanes: Sequence[Lane], **how: Any) -> LimitedClaim:
+        found = await self._store.claim_limited(worker, lanes, **how)
+        for rest in found.rest.values():
+            if rest is not None:
+                self._timeline.add(self._clock.now + rest)
+        return found
 
     async def complete(self, worker: int, done: Sequence[Done]) -> set[int]:
         return set() if self.cut else await self._store.complete(worker, done)

@@ -183,8 +183,8 @@ class VirtualWorker:
             await self.worker.drain()
 
     # work
-    async def step(self) -> bool:
-        """Claim and run what is due until nothing is, or only what waits for virtual time; returns whether anything was claimed."""
+    async def step(self) -> int:
+        """Claim and run what is due until nothing is, or only what waits for virtual time; returns how many claims that took."""
         runner, claimer = self.worker.runner, self.worker.claimer
         runner.ring()
         self._stop_strict()
@@ -204,17 +204,17 @@ class VirtualWorker:
                 raise FleetcronError(
                     "a worker waits for the database, which refuses what it writes; see the log"
                 ) from None
-            claimer.wake(sweep=True)
+            claimer.limits_changed()  # a look at everything
             if await claimer.round(ahead=self._look_ahead):
                 moved, pause, give_up = moved + 1, _PAUSE, monotonic() + self._patience
                 self._world.stirred += 1
             elif rested:
-                return moved > 0
+                break
             elif monotonic() > give_up:
                 raise FleetcronError(self._stuck())
             else:
                 pause = min(pause * 2, _LONGEST_PAUSE)
-        return True
+        return moved
 
     async def _beat(self) -> None:
         self._beaten = self._world.clock.elapsed

@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.clock import sleep
-from fleetcron.decide.fairness import Group, advance, order_lanes
+from fleetcron.decide.fairness import Group, advance, order_lanes, parts
 from fleetcron.errors import StoreUnavailable
-from fleetcron.store.protocol import Lane, Store
+from fleetcron.store.protocol import Claim, Lane, Store
+from fleetcron.worker.allowance import Allowance
 from fleetcron.worker.dbclock import DbClock
 from fleetcron.worker.intake import Intake
 from fleetcron.worker.lease import Lease
@@ -61,6 +62,7 @@ class Claimer:
     ) -> None:
         self._store, self._runner, self._intake, self._clock = store, runner, intake, clock
         self._session, self._jobs, self._queues, self._ageing = session, jobs, queues, ageing
+        self.allowance = Allowance(store)
         self._lanes: dict[tuple[str, int, str], Lane] = {}
         self._bounds: dict[
             tuple[str, int, str], Lane
@@ -81,6 +83,17 @@ class Claimer:
             self._looked = float("-inf")
             if sweep:
                 self._swept = float("-inf")
+                self.allowance.forget_rests()
+            self._runner.room.set()
+
+    def limits_changed(self) -> None:
+        """A limit or a pause was set, changed or lifted."""
+        self.allowance.changed()
+        self.wake(sweep=True)
+
+    def ended(self, tenants: Iterable[str]) -> None:
+        """Runs of these limited tenants have ended, and it is written down."""
+        if self.allowance.ended(tenants):
             self._runner.room.set()
 
     def stop(self) -> None:
@@ -109,15 +122,23 @@ class Claimer:
         lease = self._session()
         if lease is None or not lease.valid():
             return False
+        if await self.allowance.refresh(lease.worker, self._clock.steady()):
+            self._swept = self._looked = float("-inf")  # what was held back may lie below the lower bounds
+            self._intake.give_back(self._runner.unstarted_but(self.allowance.keeps))
         if self._clock.steady() - self._looked >= POLL:
             await self._look()
-        now = self._clock.now()
+        now, steady = self._clock.now(), self._clock.steady()
         room = self._room()
-        due = [lane for lane in self._lanes.values() if lane.first_due.timestamp() <= now]
-        if due and room > 0:
+        may = [lane for lane in self._lanes.values() if self.allowance.may(lane, steady)]
+        due = [lane for lane in may if lane.first_due.timestamp() <= now]
+        if room > 0 and due and (self._free() > 0 or not all(map(self.allowance.limited, due))):
             return await self._claim(lease, due, room, 0.0)
         later = room - self._runner.pending()  # no more than there are slots for: an idle worker could start it in time
-        soon = [lane for lane in self._lanes.values() if now < lane.first_due.timestamp() <= now + ahead]
+        soon = [
+            lane
+            for lane in may
+            if now < lane.first_due.timestamp() <= now + ahead and not self.allowance.limited(lane)
+        ]
         if soon and later > 0 and ahead > 0:
             return await self._claim(lease, soon, later, ahead)
         return False
@@ -146,11 +167,31 @@ class Claimer:
 
     async def _claim(self, lease: Lease, lanes: list[Lane], limit: int, ahead: float) -> bool:
         chosen = order_lanes(lanes, ageing=self._ageing, cursor=self._cursor)[:_LANES_A_CLAIM]
-        first = chosen[0].priority
-        quantum = -(-limit // sum(lane.priority == first for lane in chosen))
-        claim = await self._store.claim(
-            lease.worker, chosen, limit=limit, quantum=quantum, ahead=timedelta(seconds=ahead), jobs=self._jobs()
-        )
+        left = limit
+        for part in parts(chosen, self.allowance.limited):
+            lanes, share = part.lanes, part.share
+            while lanes and left > 0:
+                taken, lanes = await self._claim_from(lease, lanes, part.limited, left, -(-left // share), ahead)
+                left -= taken
+                share = len(lanes)  # what the others of their priority have left is theirs
+                if not part.whole:
+                    break
+        if ahead == 0.0 and 0 < left < limit:
+            self._looked = float("-inf")  # the lanes are empty of what is due; see what comes next, to set the timer
+        return left < limit
+
+    async def _claim_from(
+        self, lease: Lease, lanes: list[Lane], limited: bool, limit: int, quantum: int, ahead: float
+    ) -> tuple[int, list[Lane]]:
+        """One claim: how many runs it took, and the lanes that have had their quantum of it and may have more."""
+        if not limited:
+            claim = await self._store.claim(
+                lease.worker, lanes, limit=limit, quantum=quantum, ahead=timedelta(seconds=ahead), jobs=self._jobs()
+            )
+        elif (limit := min(limit, self._free())) > 0:  # no buffer for them: what is claimed counts as running
+            claim = await self._claim_limited(lease, lanes, limit, quantum)
+        else:
+            return 0, []
         self.last_round = self._clock.steady()
         if claim.now is not None:
             self._clock.observe(claim.now)
@@ -159,23 +200,37 @@ class Claimer:
             lane = (run.queue, run.priority, run.tenant)
             count, last = taken.get(lane, (0, run.due_at))
             taken[lane] = (count + 1, max(last, run.due_at))
-        for old in chosen:
+        more: list[Lane] = []
+        for old in lanes:
             lane = (old.queue, old.priority, old.tenant)
             count, last = taken.get(lane, (0, old.first_due))
             self._bounds[lane] = Lane(
                 old.queue, old.priority, old.tenant, min(last, self._clock.moment() - _COMMIT_LAG)
             )
-            if count >= quantum or len(claim.runs) >= limit:
+            rests = limited and not self.allowance.may(old, self.last_round)
+            if rests or count >= quantum or len(claim.runs) >= limit:
                 self._lanes[lane] = Lane(old.queue, old.priority, old.tenant, last)
+                if not rests:
+                    more.append(self._lanes[lane])
             else:
                 self._lanes.pop(lane, None)  # nothing more for us here, until the next look
         self._cursor = advance(
-            self._cursor, [lane for lane in chosen if (lane.queue, lane.priority, lane.tenant) in taken]
+            self._cursor, [lane for lane in lanes if (lane.queue, lane.priority, lane.tenant) in taken]
         )
         self._intake.take(claim.runs, lease)
-        if ahead == 0.0 and claim.runs and len(claim.runs) < limit:
-            self._looked = float("-inf")  # the lanes are empty of what is due; see what comes next, to set the timer
-        return bool(claim.runs)
+        return len(claim.runs), more
+
+    async def _claim_limited(self, lease: Lease, lanes: list[Lane], limit: int, quantum: int) -> Claim:
+        found = await self._store.claim_limited(
+            lease.worker, lanes, limit=limit, quantum=quantum, jobs=self._jobs()
+        )
+        self.allowance.served(run.tenant for run in found.claim.runs)
+        self.allowance.rest(found.rest, self._clock.steady())
+        return found.claim
+
+    def _free(self) -> int:
+        """Slots that nobody waits for."""
+        return self._runner.slots - self._runner.busy() - self._runner.waiting()
 
     def _room(self) -> int:
         """How many runs that are due now may be taken."""
@@ -205,6 +260,9 @@ class Claimer:
             ]
             if upcoming and self._room() > self._runner.pending():
                 timeout = min(timeout, max(min(upcoming), 0.0))
+            rested = self.allowance.next_rest(list(self._lanes.values()))
+            if rested is not None and self._free() > 0:
+                timeout = min(timeout, max(rested - self._clock.steady(), 0.0))
         else:
             timeout = 0.1
         try:

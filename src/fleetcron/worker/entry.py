@@ -31,19 +31,21 @@ class Entries:
             for name in (entry.job.name, *entry.job.aliases):
                 self._declared[name] = entry
         self._known = dict(self._declared)
+        self.ids: dict[str, int] = {}  # of the registered jobs that this worker can run
 
     def refresh(self, registry: Iterable[Job]) -> list[int] | None:
         """Take in the registry; returns the ids of the jobs that this worker can run, None when it can run all of them."""
-        known, ids, complete = dict(self._declared), [], True
+        known, complete = dict(self._declared), True
+        ids: dict[str, int] = {}
         for job in registry:
             if job.name not in known and job.type == "shell":
                 known[job.name] = Entry(job, handler=None)
             if job.name in known:
-                ids.append(job.id)
+                ids[job.name] = job.id
             else:
                 complete = False
-        self._known = known
-        return None if complete else ids
+        self._known, self.ids = known, ids
+        return None if complete else list(ids.values())
 
     def get(self, name: str) -> Entry | None:
         return self._known.get(name)

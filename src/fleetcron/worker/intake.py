@@ -62,7 +62,7 @@ class Intake:
                 self._completer.settled(
                     lease.worker, _closed(run, "failed", "attempts used up", dead=entry.job.dead_letter)
                 )
-            elif run.schedule is not None and (run.late or run.schedule in late):
+            elif run.schedule is not None and (run.late or (run.schedule in late and run.late_at is not None)):
                 late[run.schedule].append(run)
             elif run.gate is not None and run.due_at <= (now := now or self._clock.moment()):
                 gated.append(run)
@@ -70,6 +70,7 @@ class Intake:
                 self._runner.add(Held(run, entry, lease, ahead=ahead))
         for schedule, runs in late.items():
             # Whatever else of the schedule is due and unstarted in our hands is judged along: a policy knows no second late run.
+            # (What has no late_at is no misfire: it has had a start and waits for its next attempt, or has been judged already.)
             others = self._runner.unstarted_of(schedule=schedule)
             ahead = ahead or any(held.ahead for held in others)
             runs += [held.claimed for held in others]

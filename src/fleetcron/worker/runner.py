@@ -82,6 +82,7 @@ class Runner:
         self._base = contextvars.copy_context()
         self._waking = False
         self.gated_ended = False  # a run that held a gate has ended: somebody may pass
+        self.limited_ended: set[str] = set()  # tenants of limited runs that have ended: another one may start
         self.low_water = 0  # the claimer is told when no more than this many wait
         self.finished = 0  # runs ended so far: the claimer's measure of speed
         self.room = asyncio.Event()  # set whenever a slot or the buffer may have become free
@@ -223,6 +224,8 @@ class Runner:
         self.finished += 1
         if run.gate is not None:
             self.gated_ended = True
+        if run.limited:
+            self.limited_ended.add(run.tenant)
         started_at = datetime.fromtimestamp(now, UTC)
         if error is None and held.stop != "committed":
             # Also when it was being stopped and ended by itself first: the work is done. If the lease is gone, this does not win.
@@ -323,12 +326,23 @@ class Runner:
         self._arm()
         return mine
 
+    def unstarted_but(self, keep: Callable[[Claimed], bool]) -> list[Held]:
+        """Take out everything that has not started and is not to be kept."""
+        found = [h for h in (*self._ready, *(t[2] for t in self._timers)) if not keep(h.claimed)]
+        if found:
+            self._ready = deque(h for h in self._ready if keep(h.claimed))
+            self._timers = [t for t in self._timers if keep(t[2].claimed)]
+            heapq.heapify(self._timers)
+            self._arm()
+        return found
+
     def unstarted_of(self, run_id: int | None = None, *, schedule: str | None = None) -> list[Held]:
-        """Take out what is due and has not started: one run, or all of a schedule. (Of one run, also when it is not due yet.)"""
+        """Take out what is due and has not started: one run, or all of a schedule that can be misfires. (One run also before it is due.)"""
         found = [
             h
             for h in self._ready
-            if h.claimed.run_id == run_id or (schedule is not None and h.claimed.schedule == schedule)
+            if h.claimed.run_id == run_id
+            or (schedule is not None and h.claimed.schedule == schedule and h.claimed.late_at is not None)
         ]
         found += [t[2] for t in self._timers if t[2].claimed.run_id == run_id]
         if found:

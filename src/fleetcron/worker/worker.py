@@ -14,7 +14,7 @@ import msgspec
 
 from fleetcron.clock import monotonic, sleep
 from fleetcron.errors import StoreError, StoreUnavailable
-from fleetcron.store.protocol import CANCELS, REGISTRY, Store, WorkerInfo
+from fleetcron.store.protocol import CANCELS, LIMITS, REGISTRY, Store, WorkerInfo
 from fleetcron.worker.claimer import Claimer
 from fleetcron.worker.completer import Completer
 from fleetcron.worker.dbclock import DbClock
@@ -82,7 +82,7 @@ class Worker:
             self.intake,
             self.clock,
             session=lambda: self.lease,
-            jobs=lambda: self.jobs,
+            jobs=self._claimable,
             queues=options.queues,
             ageing=options.ageing,
         )
@@ -155,6 +155,11 @@ class Worker:
         self.lease = await asyncio.to_thread(self.heartbeat.start, info)
 
     # registry
+    def _claimable(self) -> list[int] | None:
+        """The ids of the jobs whose runs to claim: those that can be run here, but for paused ones; None for all."""
+        paused = self.claimer.allowance.paused_jobs
+        return [i for name, i in self.entries.ids.items() if name not in paused] if paused else self.jobs
+
     async def refresh(self) -> bool:
         """Read the registry; returns whether the set of jobs that can be run here has changed."""
         before, self.jobs = self.jobs, self.entries.refresh(await self._store.jobs())
@@ -183,6 +188,8 @@ class Worker:
             self.heartbeat.beat_now()
         elif queue == REGISTRY:
             self._spawn(self._registry_changed())
+        elif queue == LIMITS:
+            self.claimer.limits_changed()
         elif not queue.startswith("\x01"):
             self.claimer.wake(queue)
 
@@ -259,6 +266,9 @@ class Worker:
     def _flushed(self, reopened: bool) -> None:
         if reopened:
             self.claimer.wake()  # a retry may be due soon: its time sets the timer
+        if self.runner.limited_ended:
+            ended, self.runner.limited_ended = self.runner.limited_ended, set()
+            self.claimer.ended(ended)
         if self.runner.gated_ended:
             self.runner.gated_ended = False
             self._spawn(self._unpark())

@@ -55,8 +55,12 @@ class Lead(PostgresBase):
         """Put up to `limit` schedules on the shards that their ids fall to; returns how many were moved."""
         return int(await self.db.fetchval("respread", limit))
 
-    async def due_schedules(self, shard: int, horizon: datetime, limit: int) -> list[Schedule]:
-        return [schedule_from(row) for row in await self.db.fetch("due_schedules", shard, horizon, limit)]
+    async def due_schedules(
+        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = ()
+    ) -> list[Schedule]:
+        """Schedules with ticks to write before the horizon, but for those `without` whose queues there is no room in."""
+        found = await self.db.fetch("due_schedules", shard, horizon, limit, list(without))
+        return [schedule_from(row) for row in found]
 
     async def broken_schedules(self, shard: int, limit: int = 100) -> list[Schedule]:
         return [schedule_from(row) for row in await self.db.fetch("broken_schedules", shard, limit)]

@@ -15,6 +15,7 @@ from fleetcron.errors import SchemaMismatch, StoreUnavailable
 from fleetcron.store.postgres.base import PostgresBase
 from fleetcron.store.postgres.database import Database, translated
 from fleetcron.store.postgres.lead import Lead
+from fleetcron.store.postgres.limits import Limiting
 from fleetcron.store.postgres.locks import Locks
 from fleetcron.store.postgres.registry import Registry
 from fleetcron.store.postgres.runs import Runs
@@ -26,7 +27,7 @@ _RELISTEN = 1.0
 """Seconds between tries to listen again after the listening connection was lost (case C68: within 5 s)."""
 
 
-class PostgresStore(Registry, Runs, Work, Lead, Locks):
+class PostgresStore(Registry, Runs, Work, Lead, Locks, Limiting):
     """One PostgreSQL database. `clock` is for tests. See `fleetcron.store.protocol.Store` for the contract."""
 
     kind = "postgres"

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fleetcron.clock import sleep
+from fleetcron.decide.limits import depth_us, per_us
 from fleetcron.decide.misfire import MissRange
 from fleetcron.errors import StoreUnavailable
-from fleetcron.decide.limits import depth_us, per_us
 from fleetcron.model import Missed, Queue, Schedule, Tenant
 from fleetcron.store.codec import missed_from, missed_json, schedule_from, schedule_spec
 from fleetcron.store.flows import let_run

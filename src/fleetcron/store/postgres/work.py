@@ -79,7 +79,7 @@ class Work(PostgresBase):
         lanes: Sequence[Lane],
         *,
         limit: int,
-        quantum: int,
+        quantum: int | Sequence[int],
         ahead: timedelta,
         jobs: Sequence[int] | None,
     ) -> Claim:
@@ -94,7 +94,7 @@ class Work(PostgresBase):
             ahead,
             limit,
             _list(jobs),
-            quantum,
+            [quantum] * len(lanes) if isinstance(quantum, int) else list(quantum),
         )
         if not found:
             return Claim(None, [])

@@ -66,11 +66,12 @@ class Lead(SqliteBase):
         """Put up to `limit` schedules on the shards that their ids fall to; returns how many were moved."""
         return await self.db.write("respread", lambda session: session.execute("respread", limit))
 
-    async def due_schedules(self, shard: int, horizon: datetime, limit: int) -> list[Schedule]:
-        before = to_us(horizon)
-        return rows.schedules(
-            await self.db.read("due_schedules", lambda s: s.records("due_schedules", shard, before, limit))
-        )
+    async def due_schedules(
+        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = ()
+    ) -> list[Schedule]:
+        """Schedules with ticks to write before the horizon, but for those `without` whose queues there is no room in."""
+        args = (shard, to_us(horizon), limit, json_list(without))
+        return rows.schedules(await self.db.read("due_schedules", lambda s: s.records("due_schedules", *args)))
 
     async def broken_schedules(self, shard: int, limit: int = 100) -> list[Schedule]:
         return rows.schedules(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +11,8 @@ from fleetcron.store.protocol import Claim, Done, Lane, Settled
 from fleetcron.store.sqlite import place, rows
 from fleetcron.store.sqlite.session import Session, at_or_none, json_list, json_list_or_none, us
 
-Held = tuple[int, int, int, int, int]
-"""run_id, fence, attempt, started_at, cancel"""
+Held = tuple[int, int, int, int, int, str | None]
+"""run_id, fence, attempt, started_at, cancel, tenant (if it is limited)"""
 
 
 def claim(
@@ -21,7 +21,7 @@ def claim(
     lanes: Sequence[Lane],
     *,
     limit: int,
-    quantum: int,
+    quantum: int | Sequence[int],
     ahead: timedelta,
     jobs: Sequence[int] | None,
 ) -> Claim:
@@ -30,9 +30,9 @@ def claim(
     if session.fetchval("worker_alive", session.now, worker) is None:
         return Claim(None, [])
     found: list[Any] = []
-    for lane in lanes:
-        if (most := min(quantum, limit - len(found))) <= 0:
-            break
+    for i, lane in enumerate(lanes):
+        if (most := min(quantum if isinstance(quantum, int) else quantum[i], limit - len(found))) <= 0:
+            continue
         found += _take_from(session, lane, most, session.now + us(ahead), json_list_or_none(jobs))
     if not found:
         return Claim(None, [])
@@ -94,7 +94,15 @@ def settle(session: Session, worker: int, settled: Sequence[Settled]) -> set[int
         _settle_one(session, worker, s, won[i], fates[i])
     place.put_runs(session, [i for i, fate in fates.items() if fate == "open"])
     _undup(session, [i for i, fate in fates.items() if fate != "open"])
+    refund(session, [won[i] for i, s in ours.items() if s.started_at is None])
     return set(won)
+
+
+def refund(session: Session, ended: Iterable[Held]) -> None:
+    """The rate tokens of limited runs that have not started are given back."""
+    for lease in ended:
+        if lease[5] is not None:
+            session.execute("limiter_refund", lease[5], lease[3])
 
 
 def _settle_one(session: Session, worker: int, s: Settled, held: Held, fate: str) -> None:

@@ -10,12 +10,12 @@ from fleetcron.clock import to_us
 from fleetcron.errors import ConfigError
 from fleetcron.model import Attempt, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
 from fleetcron.store import flows
+from fleetcron.store.depths import insert_fresh
 from fleetcron.store.protocol import Inserted, NewRun, RunFilter
 from fleetcron.store.sqlite import place, rows
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.connection import translated
 from fleetcron.store.sqlite.database import drive
-from fleetcron.store.sqlite.inserts import insert_runs
 from fleetcron.store.sqlite.session import Session, at_or_none, json_list
 from fleetcron.store.sqlite.tx import SqliteTx
 
@@ -39,8 +39,9 @@ class Runs(SqliteBase):
         if not runs:
             return []
         first = session.take("run", len(runs))
-        due = insert_runs(session, runs, range(first, first + len(runs)))
-        return [Inserted(run_id, True, at) for run_id, at in enumerate(due, first)]
+        tx = SqliteTx(session, self.db.shards)
+        due = drive(insert_fresh(tx, list(enumerate(runs, first)), wake))
+        return [Inserted(run_id, True, due[run_id]) for run_id in range(first, first + len(runs))]
 
     def _insert_within(self, conn: Any, runs: Sequence[NewRun]) -> list[Inserted]:
         """On the caller's connection and thread; a transaction is begun if the caller has none, and left to them

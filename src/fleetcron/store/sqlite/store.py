@@ -13,6 +13,7 @@ from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.connection import SYNCHRONOUS, Options, parse_url, translated
 from fleetcron.store.sqlite.database import Database
 from fleetcron.store.sqlite.lead import Lead
+from fleetcron.store.sqlite.limits import Limiting
 from fleetcron.store.sqlite.locks import Locks
 from fleetcron.store.sqlite.registry import Registry
 from fleetcron.store.sqlite.runs import Runs
@@ -22,7 +23,7 @@ from fleetcron.store.sqlite.work import Work
 from fleetcron.store.versions import check_versions
 
 
-class SqliteStore(Registry, Runs, Work, Lead, Locks):
+class SqliteStore(Registry, Runs, Work, Lead, Locks, Limiting):
     """One SQLite file, or `sqlite:///:memory:`. See `fleetcron.store.protocol.Store` for the contract.
 
     Safe to call from several event loops at once; several processes may have a store on one file. `clock` is for

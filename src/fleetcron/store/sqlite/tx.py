@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.clock import from_us, to_us
+from fleetcron.decide.limits import depth_us, per_us
 from fleetcron.decide.misfire import MissRange
-from fleetcron.model import Missed, Schedule
+from fleetcron.model import Missed, Queue, Schedule, Tenant
 from fleetcron.store.codec import missed_from, missed_json, schedule_spec
 from fleetcron.store.flows import let_run
 from fleetcron.store.protocol import Claimed, NewRun
@@ -158,8 +159,12 @@ class SqliteTx:
                 found[run.job, run.tenant, run.key] = holder
         return found
 
-    async def insert_with_ids(self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str]) -> dict[int, datetime]:
+    async def insert_with_ids(
+        self, runs: Sequence[tuple[int, NewRun]], wake: Sequence[str], *, looked: bool
+    ) -> dict[int, datetime]:
         """`wake` is not needed: whoever waits is woken by the commit."""
+        if not looked and runs and {row[0] for row in self._s.fetch("queues_limited")} & {run.queue for _, run in runs}:
+            return {}
         ids = [run_id for run_id, _ in runs]
         return dict(zip(ids, insert_runs(self._s, [run for _, run in runs], ids), strict=True))
 
@@ -195,7 +200,7 @@ class SqliteTx:
         if self._s.fetchval("gate_park", worker, run.run_id, run.fence, run.gate) is None:
             return False
         self._s.execute("gate_forgive", run.run_id)
-        self._s.execute("lease_delete", worker, json_list([run.run_id]))
+        leases.refund(self._s, leases.end(self._s, worker, [(run.run_id, run.fence)]).values())
         return True
 
     async def gate_replace(self, gate: str) -> list[tuple[str, datetime]]:
@@ -208,6 +213,29 @@ class SqliteTx:
     async def remove_job(self, name: str) -> int | None:
         removed: int | None = self._s.fetchval("remove_job", name)
         return removed
+
+    async def limiter(self, kind: str, name: str) -> Tenant | None:
+        found = self._s.records("limiter_get", kind, name)
+        return Tenant(**(found[0] | {"name": name, "paused": bool(found[0]["paused"])})) if found else None
+
+    async def put_limiter(self, kind: str, limiter: Tenant) -> None:
+        self._s.execute(
+            "limiter_put", self._s.now, kind, limiter.name, limiter.rate, per_us(limiter.rate), limiter.burst, limiter.max_running,
+            limiter.weight, limiter.paused, depth_us(limiter.rate, limiter.burst),
+        )  # fmt: skip
+
+    async def queue(self, name: str) -> Queue | None:
+        found = self._s.records("queue_get", name)
+        return Queue(**(found[0] | {"name": name, "paused": bool(found[0]["paused"])})) if found else None
+
+    async def put_queue(self, queue: Queue) -> None:
+        self._s.execute("queue_put", queue.name, queue.max_depth, queue.on_full, queue.paused)
+
+    async def depth(self, queue: str, most: int) -> int:
+        return int(self._s.fetchval("queue_depth", self._s.now, queue, most))
+
+    async def limits_changed(self) -> None:
+        self._s.execute("limits_changed")
 
     async def audit(self, who: str, what: str, subject: str) -> None:
         self._s.execute("audit", self._s.now, who, what, subject)

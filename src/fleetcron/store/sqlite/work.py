@@ -53,7 +53,7 @@ class Work(SqliteBase):
         lanes: Sequence[Lane],
         *,
         limit: int,
-        quantum: int,
+        quantum: int | Sequence[int],
         ahead: timedelta,
         jobs: Sequence[int] | None,
     ) -> Claim:

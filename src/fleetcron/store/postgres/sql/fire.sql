@@ -1,20 +1,22 @@
--- Write ticks as runs and advance their schedules, one statement: (1) the term holds, and its row is locked FOR SHARE, so a takeover waits
--- for this commit and a takeover under way makes it write nothing; (2) each schedule advances only if next_at and revision are what the
+-- Write ticks as runs and advance their schedules, one statement: (1) the term holds, and its row is locked, so a takeover waits for this
+-- commit and a takeover under way makes it write nothing (not FOR SHARE: the mark below would raise the lock, and a judgement by the same
+-- leader that holds a share and waits for a schedule would never end); (2) each schedule advances only if next_at and revision are what the
 -- ticker read; (3) the runs of those that advanced are inserted, once per (schedule, nominal_at, generation), into `ready`.
+-- (coalesce: by its own condition, NOT paused, schedule_due would be a way to read the whole table; "= ANY": see complete.sql.)
 -- Index: shard_pkey, schedule_pkey, run_tick. Locks: shard, schedule (in id order), then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 led AS MATERIALIZED (
-    SELECT 1 FROM fleetcron.shard, n WHERE id = $2 AND term = $3 AND expires_at > n.now FOR SHARE OF shard),
+    SELECT 1 FROM fleetcron.shard, n WHERE id = $2 AND term = $3 AND expires_at > n.now FOR NO KEY UPDATE OF shard),
 want AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::bigint[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[])
         AS w(id, revision, old_next, new_next, prev_at)
     WHERE EXISTS (SELECT 1 FROM led)),
 locked AS MATERIALIZED (
-    SELECT s.id FROM fleetcron.schedule s JOIN want w ON w.id = s.id
-    WHERE s.revision = w.revision AND s.next_at = w.old_next AND NOT s.paused ORDER BY s.id FOR UPDATE OF s),
+    SELECT s.id FROM want w JOIN fleetcron.schedule s ON s.id = ANY (ARRAY[w.id])
+    WHERE s.revision = w.revision AND s.next_at = w.old_next AND NOT coalesce(s.paused, false) ORDER BY w.id FOR UPDATE OF s),
 advanced AS (
     UPDATE fleetcron.schedule s SET next_at = w.new_next, prev_at = w.prev_at, tzdata = $9
-    FROM locked l JOIN want w ON w.id = l.id WHERE s.id = l.id
+    FROM locked l JOIN want w ON w.id = l.id WHERE s.id = ANY (ARRAY[l.id])
     RETURNING s.id, s.name, s.job, s.queue, s.priority, s.tenant, s.payload, s.overlap, s.start_deadline),
 fresh AS (
     INSERT INTO fleetcron.run (created_at, due_at, nominal_at, prev_at, late_at, expires_at, priority, job, queue, tenant, schedule,

@@ -4,9 +4,9 @@
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 old AS MATERIALIZED (SELECT * FROM fleetcron.run WHERE id = $2 AND state = 'open'),
 in_ready AS (SELECT q.ctid FROM fleetcron.ready q JOIN old o
-             ON (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (o.queue, o.priority, o.tenant, o.due_at, o.id) FOR UPDATE OF q SKIP LOCKED),
-in_timetable AS (SELECT q.ctid FROM fleetcron.timetable q JOIN old o ON (q.due_at, q.run_id) = (o.due_at, o.id) FOR UPDATE OF q SKIP LOCKED),
-in_parked AS (SELECT q.ctid FROM fleetcron.parked q JOIN old o ON (q.gate, q.due_at, q.run_id) = (o.gate, o.due_at, o.id)
+             ON q.queue = ANY (ARRAY[o.queue]) AND (q.priority, q.tenant, q.due_at, q.run_id) = (o.priority, o.tenant, o.due_at, o.id) FOR UPDATE OF q SKIP LOCKED),
+in_timetable AS (SELECT q.ctid FROM fleetcron.timetable q JOIN old o ON q.due_at = ANY (ARRAY[o.due_at]) AND q.run_id = o.id FOR UPDATE OF q SKIP LOCKED),
+in_parked AS (SELECT q.ctid FROM fleetcron.parked q JOIN old o ON q.gate = ANY (ARRAY[o.gate]) AND q.due_at = ANY (ARRAY[o.due_at]) AND q.run_id = o.id
               FOR UPDATE OF q SKIP LOCKED),
 hot AS (DELETE FROM fleetcron.ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM in_ready)) RETURNING run_id, job_id, attempt, flags),
 cold AS (DELETE FROM fleetcron.timetable WHERE ctid = ANY (ARRAY(SELECT ctid FROM in_timetable)) RETURNING run_id, job_id, attempt, flags),
@@ -24,6 +24,6 @@ later AS (INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tena
 SELECT 'replaced' AS answer FROM fresh
 UNION ALL
 SELECT 'busy' FROM old o WHERE NOT EXISTS (SELECT 1 FROM moved) AND (
-    EXISTS (SELECT 1 FROM fleetcron.ready q WHERE (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (o.queue, o.priority, o.tenant, o.due_at, o.id))
-    OR EXISTS (SELECT 1 FROM fleetcron.timetable q WHERE (q.due_at, q.run_id) = (o.due_at, o.id))
-    OR EXISTS (SELECT 1 FROM fleetcron.parked q WHERE (q.gate, q.due_at, q.run_id) = (o.gate, o.due_at, o.id)))
+    EXISTS (SELECT 1 FROM fleetcron.ready q WHERE q.queue = ANY (ARRAY[o.queue]) AND (q.priority, q.tenant, q.due_at, q.run_id) = (o.priority, o.tenant, o.due_at, o.id))
+    OR EXISTS (SELECT 1 FROM fleetcron.timetable q WHERE q.due_at = ANY (ARRAY[o.due_at]) AND q.run_id = o.id)
+    OR EXISTS (SELECT 1 FROM fleetcron.parked q WHERE q.gate = ANY (ARRAY[o.gate]) AND q.due_at = ANY (ARRAY[o.due_at]) AND q.run_id = o.id))

@@ -7,24 +7,24 @@ WITH n AS (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 dead AS (
     DELETE FROM fleetcron.worker w WHERE w.id = ANY ($2::bigint[]) RETURNING w.id),
 lost AS (
-    DELETE FROM fleetcron.lease l USING dead WHERE l.worker = dead.id
+    DELETE FROM fleetcron.lease l USING dead WHERE l.worker = ANY (ARRAY[dead.id])
     RETURNING l.run_id, l.fence, l.attempt, l.started_at, l.cancel, l.worker, l.ahead),
 fate AS MATERIALIZED (
     SELECT l.*, j.id AS job_id, l.ahead AND r.deaths < 3 AS untouched,
            CASE WHEN l.cancel THEN 'cancelled' WHEN (l.ahead AND r.deaths < 3) OR l.attempt < j.max_attempts THEN 'open' ELSE 'failed' END AS fate,
            j.dead_letter
-    FROM lost l JOIN fleetcron.run r ON r.id = l.run_id JOIN fleetcron.job j ON j.name = r.job, n),
+    FROM lost l JOIN fleetcron.run r ON r.id = ANY (ARRAY[l.run_id]) JOIN fleetcron.job j ON j.name = ANY (ARRAY[r.job]), n),
 changed AS (
     UPDATE fleetcron.run r SET state = f.fate::fleetcron.run_state,
         attempt = CASE WHEN f.untouched THEN r.attempt ELSE f.attempt END,
         deaths = r.deaths + (NOT f.untouched OR f.started_at <= n.now)::int,
         due_at = CASE WHEN f.fate = 'open' AND NOT f.untouched
                       THEN n.now + least(interval '60 seconds', interval '0.5 seconds' * power(2, least(r.deaths, 10))) ELSE r.due_at END,
-        late_at = CASE WHEN f.untouched THEN r.late_at END,
+        late_at = CASE WHEN f.untouched THEN r.late_at END, expires_at = CASE WHEN f.untouched THEN r.expires_at END,
         error = CASE WHEN f.untouched THEN r.error ELSE 'worker died' END, reason = CASE WHEN f.fate = 'cancelled' THEN 'cancelled' END,
         worker = f.worker, fence = f.fence, started_at = CASE WHEN f.untouched THEN r.started_at ELSE f.started_at END,
         finished_at = CASE WHEN f.fate <> 'open' THEN n.now END
-    FROM fate f, n WHERE r.id = f.run_id
+    FROM fate f, n WHERE r.id = ANY (ARRAY[f.run_id])
     RETURNING r.id, r.queue, r.priority, r.tenant, r.due_at, r.attempt, r.job, r.schedule, r.state, f.job_id),
 back AS (
     INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt)
@@ -40,7 +40,7 @@ undup AS (
     DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
         SELECT k.ctid FROM fleetcron.dedup k
         WHERE k.run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND k.until IS NULL
-        ORDER BY k.job, k.tenant, k.key FOR UPDATE))),
+        ORDER BY k.job || '', k.tenant, k.key FOR UPDATE))),
 bye AS (
     UPDATE fleetcron.session s SET ended_at = n.now, ended = 'died' FROM dead, n WHERE s.id = dead.id)
 SELECT ARRAY(SELECT id FROM dead) AS workers, (SELECT count(*) FROM back) AS requeued,

@@ -4,12 +4,12 @@
 -- The rate token of a limited run that has not started is given back, unless the bucket has been full since: then it has been of no use.
 -- Index: lease_pkey, run_pkey, limiter_pkey. Locks: lease, run, limiter, then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
+ended AS (
+    SELECT $2::bigint AS owner, e.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::int[], $7::interval[], $8::text[],
+        $9::timestamptz[], $10::text[], $11::text[], $12::text[], $13::text[], $14::boolean[], $15::boolean[])
+        AS e(run_id, fence, state, attempt, delay, record, started_at, error, traceback, result, reason, dead, handback) OFFSET 0),
 fate AS (
-    DELETE FROM fleetcron.lease l
-    USING unnest($3::bigint[], $4::bigint[], $5::text[], $6::int[], $7::interval[], $8::text[], $9::timestamptz[], $10::text[],
-                 $11::text[], $12::text[], $13::text[], $14::boolean[], $15::boolean[])
-        AS e(run_id, fence, state, attempt, delay, record, started_at, error, traceback, result, reason, dead, handback)
-    WHERE l.worker = $2 AND l.run_id = e.run_id AND l.fence = e.fence
+    DELETE FROM fleetcron.lease l USING ended e WHERE l.worker = ANY (ARRAY[e.owner]) AND l.run_id = e.run_id AND l.fence = e.fence
     RETURNING e.*, l.tenant AS limited, l.started_at AS leased_at, l.attempt AS number, CASE WHEN l.cancel AND e.state = 'open' THEN 'cancelled' ELSE e.state END AS fate),
 changed AS (
     UPDATE fleetcron.run r SET state = f.fate::fleetcron.run_state,
@@ -19,8 +19,9 @@ changed AS (
         started_at = coalesce(f.started_at, r.started_at), worker = $2, fence = f.fence,
         finished_at = CASE WHEN f.fate = 'open' THEN NULL ELSE n.now END,
         late_at = CASE WHEN f.started_at IS NULL THEN r.late_at END,
+        expires_at = CASE WHEN f.started_at IS NULL THEN r.expires_at END,
         handbacks = r.handbacks + (f.handback AND f.started_at IS NOT NULL)::int
-    FROM fate f, n WHERE r.id = f.run_id
+    FROM fate f, n WHERE r.id = ANY (ARRAY[f.run_id])
     RETURNING r.id, r.queue, r.priority, r.tenant, r.due_at, r.attempt, r.job, r.schedule, r.state, r.nominal_at),
 back AS MATERIALIZED (
     SELECT c.*, (SELECT j.id FROM fleetcron.job j WHERE j.name = c.job) AS job_id,
@@ -52,5 +53,5 @@ undup AS (
     DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
         SELECT k.ctid FROM fleetcron.dedup k
         WHERE k.run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND k.until IS NULL
-        ORDER BY k.job, k.tenant, k.key FOR UPDATE)))
+        ORDER BY k.job || '', k.tenant, k.key FOR UPDATE)))
 SELECT run_id FROM fate

@@ -15,9 +15,9 @@ tick AS MATERIALIZED (
     FROM (SELECT * FROM fleetcron.run WHERE schedule = $2 AND nominal_at <= $5 ORDER BY nominal_at DESC LIMIT $6) r
     WHERE r.state = 'open' AND r.started_at IS NULL),
 hot AS (SELECT q.ctid, q.run_id FROM fleetcron.ready q JOIN tick t
-        ON (q.queue, q.priority, q.tenant, q.due_at, q.run_id) = (t.queue, t.priority, t.tenant, t.due_at, t.id)
+        ON q.queue = ANY (ARRAY[t.queue]) AND (q.priority, q.tenant, q.due_at, q.run_id) = (t.priority, t.tenant, t.due_at, t.id)
         WHERE q.attempt = 0 FOR UPDATE OF q SKIP LOCKED),
-cold AS (SELECT q.ctid, q.run_id FROM fleetcron.timetable q JOIN tick t ON (q.due_at, q.run_id) = (t.due_at, t.id)
+cold AS (SELECT q.ctid, q.run_id FROM fleetcron.timetable q JOIN tick t ON q.due_at = ANY (ARRAY[t.due_at]) AND q.run_id = t.id
          WHERE q.attempt = 0 FOR UPDATE OF q SKIP LOCKED),
 gone AS (
     DELETE FROM fleetcron.ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM hot)) RETURNING run_id),
@@ -25,8 +25,8 @@ gone_cold AS (
     DELETE FROM fleetcron.timetable WHERE ctid = ANY (ARRAY(SELECT ctid FROM cold)) RETURNING run_id),
 taken AS (SELECT run_id FROM gone UNION ALL SELECT run_id FROM gone_cold),
 parked AS (DELETE FROM fleetcron.parked p USING fleetcron.run r
-           WHERE p.gate = 'schedule:' || $2 AND p.attempt = 0 AND r.id = p.run_id AND r.started_at IS NULL RETURNING p.run_id),
-held AS (UPDATE fleetcron.lease l SET cancel = true FROM fleetcron.worker w, tick t WHERE l.worker = w.id AND l.run_id = t.id AND l.ahead),
+           WHERE p.gate = 'schedule:' || $2 AND p.attempt = 0 AND r.id = ANY (ARRAY[p.run_id]) AND r.started_at IS NULL RETURNING p.run_id),
+held AS (UPDATE fleetcron.lease l SET cancel = true FROM fleetcron.worker w, tick t WHERE l.worker = ANY (ARRAY[w.id]) AND l.run_id = t.id AND l.ahead),
 every AS (SELECT run_id FROM taken UNION ALL SELECT run_id FROM parked),
 erased AS (DELETE FROM fleetcron.run r WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at > (SELECT now FROM n)),
 closed AS (UPDATE fleetcron.run r SET state = 'missed', reason = $4, finished_at = (SELECT now FROM n)

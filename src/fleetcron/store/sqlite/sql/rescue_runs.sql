@@ -7,7 +7,7 @@ UPDATE run SET
     deaths = run.deaths + (NOT l.untouched OR l.started_at <= ?1),
     due_at = CASE WHEN l.cancel = 1 OR l.untouched OR l.attempt >= l.max_attempts THEN run.due_at
                   ELSE ?1 + min(60000000, 500000 << min(run.deaths, 10)) END,
-    late_at = iif(l.untouched, run.late_at, NULL),
+    late_at = iif(l.untouched, run.late_at, NULL), expires_at = iif(l.untouched, run.expires_at, NULL),
     error = iif(l.untouched, run.error, 'worker died'),
     reason = iif(l.cancel = 1, 'cancelled', NULL),
     worker = l.worker, fence = l.fence,

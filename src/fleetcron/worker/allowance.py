@@ -1,0 +1,123 @@
+"""What a worker may claim, as far as it knows: limits and pauses, read each second and when they are said to have changed.
+
+The lanes of a limited tenant are claimed by a statement of their own, which keeps the limits; all others never notice that limits exist.
+What the limits refuse for now rests: until the next token, or until a run of that tenant has ended, which is looked for at growing
+intervals when it may end elsewhere. Of what was claimed before a tenant, queue or job was limited or paused, what has not started goes
+back, and the rest counts against the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from fleetcron.model import Tenant
+from fleetcron.store.protocol import Claimed, Lane, Limits, Store
+
+EVERY = 1.0
+"""Seconds between looks: a change takes effect within them."""
+_FIRST_REST, _LONGEST_REST = 0.05, 0.8
+"""Seconds until a tenant that has as many running as it may is asked about again, doubled from time to time."""
+
+_NONE = Limits(-1, {}, frozenset(), {})
+
+
+class Allowance:
+    """`now` everywhere: the steady clock of the worker."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._limits = _NONE
+        self._limited: frozenset[str] = frozenset()
+        self._shut: frozenset[str] = frozenset()  # paused tenants
+        self._closed: frozenset[str] = frozenset()  # paused queues
+        self._rests: dict[str, float] = {}
+        self._waits: dict[str, float] = {}  # tenants whose runs must end first: how long they rest
+        self._looked = float("-inf")
+
+    def changed(self) -> None:
+        """Limits are said to have changed: look again."""
+        self._looked = float("-inf")
+
+    async def refresh(self, worker: int, now: float) -> bool:
+        """Look, if it is time to; returns whether anything has changed. Then what the worker holds counts, too."""
+        if now - self._looked < EVERY:
+            return False
+        self._looked = now
+        limits = await self._store.limits(self._limits.version)
+        if limits is None:
+            return False
+        before, limited = self._limited, frozenset(name for name, t in limits.tenants.items() if _limits(t))
+        if fresh := sorted(limited - before):
+            await self._store.mark_limited(worker, fresh)
+        self._limits, self._limited = limits, limited
+        self._shut = frozenset(name for name, tenant in limits.tenants.items() if tenant.paused)
+        self._closed = frozenset(name for name, queue in limits.queues.items() if queue.paused)
+        self._rests.clear()
+        self._waits.clear()
+        return True
+
+    @property
+    def paused_jobs(self) -> frozenset[str]:
+        return self._limits.paused_jobs
+
+    def limited(self, lane: Lane) -> bool:
+        """Is this a lane of a limited tenant?"""
+        return lane.tenant in self._limited
+
+    def weight(self, tenant: str) -> int:
+        """How many turns a tenant has where others have one."""
+        found = self._limits.tenants.get(tenant)
+        return 1 if found is None else found.weight
+
+    def may(self, lane: Lane, now: float) -> bool:
+        """May a claim be made from this lane now?"""
+        if lane.queue in self._closed or lane.tenant in self._shut:
+            return False
+        return not self._rests or self._rests.get(lane.tenant, now) <= now
+
+    def keeps(self, run: Claimed) -> bool:
+        """May a run that was claimed without limits, and has not started, be kept?"""
+        return not (
+            run.queue in self._closed
+            or run.tenant in self._shut
+            or run.job in self._limits.paused_jobs
+            or (run.tenant in self._limited and not run.limited)
+        )
+
+    def rest(self, rests: Mapping[str, timedelta | None], now: float) -> None:
+        """What a limited claim has said of its tenants."""
+        for tenant, span in rests.items():
+            if span is None:
+                wait = self._waits.get(tenant, _FIRST_REST / 2) * 2
+                self._waits[tenant] = wait = min(wait, _LONGEST_REST)
+            else:
+                wait = span.total_seconds()
+            self._rests[tenant] = now + wait
+
+    def served(self, tenants: Iterable[str]) -> None:
+        """These were given something: what they wait for next may come as soon."""
+        for tenant in tenants:
+            self._waits.pop(tenant, None)
+
+    def ended(self, tenants: Iterable[str]) -> bool:
+        """Runs of these tenants have ended here; does one that may start now rest?"""
+        waiting = [tenant for tenant in tenants if tenant in self._waits]
+        for tenant in waiting:
+            self._waits.pop(tenant)
+            self._rests.pop(tenant, None)
+        return bool(waiting)
+
+    def forget_rests(self) -> None:
+        """Ask about everything again."""
+        self._rests.clear()
+
+    def next_rest(self, lanes: Sequence[Lane]) -> float | None:
+        """When the first of these lanes that rest is to be asked about again."""
+        if not self._rests:
+            return None
+        return min((self._rests[lane.tenant] for lane in lanes if lane.tenant in self._rests), default=None)
+
+
+def _limits(tenant: Tenant) -> bool:
+    return tenant.rate is not None or tenant.max_running is not None

@@ -1,0 +1,139 @@
+"""Eight processes at one lock, killed and frozen at random, and the books afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleetcron import Fleet
+from tests.locks import resource
+from tests.locks.resource import NAME
+
+pytestmark = [pytest.mark.crash]
+
+ROOT = Path(__file__).parents[2]
+MEMBERS = 8
+TTL = 0.8
+
+
+class Crowd:
+    """The members, by their process groups' leaders; a killed one is replaced. What they say goes to a file."""
+
+    def __init__(self, url: str, folder: Path, chance: random.Random) -> None:
+        self.url, self.chance = url, chance
+        self.kills = self.freezes = 0
+        self._said = (folder / "members.log").open("ab")
+        self._frozen: dict[subprocess.Popen[bytes], float] = {}
+        self.members = [self._start() for _ in range(MEMBERS)]
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.locks.member", self.url, str(TTL), str(self.chance.getrandbits(32))],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+            stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said,
+        )  # fmt: skip
+
+    def disturb(self, holder: int | None) -> None:
+        """Kill or freeze one: the holder as often as any of the others together."""
+        running = [member for member in self.members if member not in self._frozen]
+        if not running:
+            return
+        at = next((m for m in running if m.pid == holder), None)
+        member = at if at is not None and self.chance.random() < 0.5 else self.chance.choice(running)
+        if self.chance.random() < 0.4:
+            self.kills += 1
+            member.kill()
+            member.wait(10)
+            self.members[self.members.index(member)] = self._start()
+        else:
+            self.freezes += 1
+            member.send_signal(signal.SIGSTOP)
+            self._frozen[member] = time.monotonic() + self.chance.uniform(0.2, 2) * TTL
+
+    def thaw(self, *, everybody: bool = False) -> None:
+        """Those whose time has come."""
+        for member, when in list(self._frozen.items()):
+            if everybody or time.monotonic() >= when:
+                del self._frozen[member]
+                member.send_signal(signal.SIGCONT)
+
+    def check_alive(self) -> None:
+        assert all(member.poll() is None for member in self.members), "a member has ended by itself: see members.log"
+
+    def close(self) -> None:
+        for member in self.members:
+            with contextlib.suppress(ProcessLookupError):
+                member.kill()
+        for member in self.members:
+            member.wait(10)
+        self._said.close()
+
+
+@contextlib.contextmanager
+def crowd(url: str, folder: Path, chance: random.Random) -> Iterator[Crowd]:
+    members = Crowd(url, folder, chance)
+    try:
+        yield members
+    finally:
+        members.close()
+
+
+async def at_it(url: str, folder: Path, wanted: int, within: float, every: int) -> None:
+    """Let a crowd have the lock so many times; then judge."""
+    seed = int(os.environ.get("LOCK_SEED", time.time_ns() % 2**32))
+    print(f"LOCK_SEED={seed}")
+    chance = random.Random(seed)
+    async with Fleet(url) as fleet:
+        await resource.prepare(url)
+        books = await resource.connect(url)
+        began = time.monotonic()
+        with crowd(url, folder, chance) as members:
+            disturb_at = 2 * MEMBERS
+            while (taken := (await books.query("SELECT count(*) FROM hold"))[0][0]) < wanted:
+                assert time.monotonic() - began < within, f"only {taken} acquisitions in {within:g} s"
+                members.thaw()
+                members.check_alive()
+                if taken >= disturb_at:
+                    disturb_at = taken + chance.randint(1, 2 * every)
+                    held = [one.owner for one in await fleet.locks() if one.name == NAME]
+                    members.disturb(int(held[0].rpartition(":")[2]) if held else None)
+                await asyncio.sleep(0.02)
+            members.thaw(everybody=True)
+            await asyncio.sleep(TTL)  # who was frozen has its last chance to do harm
+        seconds = time.monotonic() - began
+        rules = resource.RULES | ({} if url.startswith("sqlite") else resource.ON_POSTGRES)
+        broken = {rule: found for rule, statement in rules.items() if (found := await books.query(statement))}
+        refused = dict((await books.query("SELECT by, count(*) FROM refused GROUP BY by")))
+        taken, ended = (await books.query("SELECT count(*), count(ended) FROM hold"))[0]
+        print(
+            f"{taken} acquisitions in {seconds:.0f} s, {taken - ended} not to their end; {members.kills} kills, "
+            f"{members.freezes} freezes; refused: {refused}"
+        )
+        assert broken == {}
+        assert members.kills and members.freezes
+        assert refused, "no late write was ever tried: this run has shown nothing"
+        await asyncio.sleep(TTL)
+        await fleet.store.lock_prune()
+        assert await fleet.locks() == []
+        await books.close()
+
+
+@pytest.mark.timeout(150)
+async def test_1000_acquisitions_with_kills_and_freezes(store_url: str, tmp_path: Path) -> None:
+    await at_it(store_url, tmp_path, 1000, within=120, every=25)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_10000_acquisitions_with_kills_and_freezes(store_url: str, tmp_path: Path) -> None:
+    await at_it(store_url, tmp_path, 10_000, within=1700, every=40)
