@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.fleetcron-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup services test lint demo clean
+.PHONY: help setup services test lint demo soak clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -30,6 +30,10 @@ lint: setup ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+soak: setup services ## the long runs: minutes each, on a machine that does nothing else
+	CRASH_SECONDS=120 CRASH_LATE=0.05 $(BIN)/python -m pytest tests/crash -s $(ARGS)
+	$(BIN)/python -m pytest -m soak -s $(ARGS)
 
 demo: setup ## see it work
 	@$(BIN)/fleetcron demo

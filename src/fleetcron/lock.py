@@ -28,9 +28,10 @@ log = logging.getLogger("fleetcron.lock")
 T = TypeVar("T")
 
 SHORTEST_TTL, LONGEST_TTL = timedelta(milliseconds=100), timedelta(days=365)
-PLACE = timedelta(seconds=5)
-"""How long a place in line is kept for somebody who says nothing; who waits says so three times in it."""
-FIRST, BEHIND = 0.25, 1.0
+PLACE = timedelta(seconds=1.5)
+"""How long a place in line is kept for somebody who says nothing; who waits says so three times in it. A waiter that dies holds the others
+up for that long, one that is only slow is passed by, and before the others again once it has spoken."""
+FIRST, BEHIND = 0.25, 0.5
 """Seconds between looks of who is first in line, and of the others. Who is first is also told when its turn has come."""
 TRIES = 5
 """How often `wait=0` looks at a lock that is free but in somebody's hands for that instant (another try, the leader's pruning)."""
@@ -190,7 +191,7 @@ class Locks:
             while (left := None if end is None else end - monotonic()) is None or left > 0:
                 turn.clear()
                 try:
-                    if monotonic() - said >= PLACE.total_seconds() / 3:
+                    if monotonic() - said >= PLACE.total_seconds() / 3 - 0.05:
                         said = monotonic()
                         await self._ask(owner, left, self._source.store.lock_wait(name, owner, PLACE))
                     hold, took = await self._try(name, owner, ttl, left)

@@ -129,16 +129,12 @@ class ThreadLostEvent(threading.Event):
         return self.is_set() or super().wait(timeout) or self.is_set()
 
 
-async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
-    """Its result, or TimeoutError. Unlike `asyncio.timeout` it does not wait for the cancellation: a statement on a dead link can hold that
-    up for minutes."""
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Its result, or TimeoutError; then it is left to itself. To cancel a statement takes a connection, and on a dead link minutes: closing
+    the store ends it."""
     task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({task}, timeout=seconds)
-    finally:
-        if not task.done():
-            task.cancel()
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())  # looked at: nobody else will
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # looked at, as nobody else may
+    await asyncio.wait({task}, timeout=seconds)
     if not task.done():
         raise TimeoutError
     return task.result()
@@ -158,7 +154,7 @@ class Keeper:
         self._nudge: asyncio.Event | None = None
         self._stopping = False
         self._shared: Store | None = None
-        self._own: Store | None = None
+        self._own: asyncio.Task[Store] | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     def add(self, hold: Hold) -> None:
@@ -211,6 +207,8 @@ class Keeper:
         self._nudge = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         try:
+            if self._shared is None:  # now: when the first renewal is due it might be late, or no connection free
+                self._own = asyncio.create_task(self._open())
             async with asyncio.TaskGroup() as group:
                 sent: set[asyncio.Task[None]] = set()
                 while not self._stopping:
@@ -226,9 +224,7 @@ class Keeper:
                 for task in sent:
                     task.cancel()
         finally:
-            self._forsake()
-            if self._closing:
-                await asyncio.wait(self._closing)
+            await self._disconnect()
 
     def _held(self) -> list[Hold]:
         with self._state:
@@ -266,7 +262,7 @@ class Keeper:
         try:
             kept = await within(min(hold.interval for hold in due), self._send(due))
         except TimeoutError:
-            log.warning("renewing %d locks: the database does not answer", len(due))
+            log.warning("renewing %d locks: no answer from the database", len(due))
             self._forsake()
         except FleetcronError as error:
             log.warning("renewing %d locks: %s", len(due), error)
@@ -284,21 +280,34 @@ class Keeper:
         self._wake()
 
     async def _send(self, due: Iterable[Hold]) -> set[str]:
-        store = self._shared or self._own
-        if store is None:
-            store = self._source.make_store(pool_size=2, application="fleetcron-locks")
-            await store.open()
-            if self._own is not None:  # another try was quicker
-                self._close(self._own)
-            self._own = store
+        store = self._shared or await self._opened()
         return await store.lock_renew([(hold.name, hold.owner, hold.ttl) for hold in due])
 
-    def _forsake(self) -> None:
-        store, self._own = self._own, None
-        if store is not None:
-            self._close(store)
+    async def _opened(self) -> Store:
+        """A store of this thread's own. Opening has its own time limit, and goes on when a try that waits for it has none left."""
+        if self._own is None or (self._own.done() and (self._own.cancelled() or self._own.exception() is not None)):
+            self._own = asyncio.create_task(self._open())
+        return await asyncio.shield(self._own)
 
-    def _close(self, store: Store) -> None:
-        task = asyncio.ensure_future(store.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+    async def _open(self) -> Store:
+        store = self._source.make_store(pool_size=2, application="fleetcron-locks")
+        await store.open()
+        return store
+
+    async def _disconnect(self) -> None:
+        if self._own is not None and not self._own.done():
+            self._own.cancel()
+            await asyncio.wait({self._own}, timeout=1)
+        self._forsake()
+        self._own = None
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _forsake(self) -> None:
+        """Use another store from now on, unless this one is still being opened."""
+        if self._own is not None and self._own.done():
+            opened, self._own = self._own, None
+            if not opened.cancelled() and opened.exception() is None:
+                task = asyncio.ensure_future(opened.result().close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)

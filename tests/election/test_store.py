@@ -9,8 +9,9 @@ from datetime import timedelta
 import pytest
 
 from fleetcron.store.factory import make_store
-from fleetcron.store.protocol import Store
-from tests.conformance.kit import Clock, info, job, lead, put, schedule
+from fleetcron.store.protocol import Fire, Store, Tick
+from fleetcron.triggers import Every
+from tests.conformance.kit import Clock, at, info, job, judge, lead, put, schedule, the_schedule
 
 TTL = timedelta(seconds=5)
 
@@ -127,3 +128,19 @@ async def test_more_and_fewer_shards(store: Store) -> None:
     assert await store.close_shards(2) == 0
     await beat(store, "a", 4)
     assert await store.campaign_many([3], info("b"), TTL, 1) == {3: term + 1}, "terms rise for ever"
+
+
+async def test_a_fire_and_a_judgement_of_one_leader_do_not_wait_for_each_other(store: Store, clock: Clock) -> None:
+    """Both hold the shard's row and want the schedule's: in one order."""
+    await store.put_jobs([job()])
+    await put(store, schedule(trigger=Every(1), misfire="fire_all"))
+    term = await lead(store)
+    for n in range(1, 40):
+        read = await the_schedule(store)
+        ticks = [Tick(at(n), at(n), at(n) + timedelta(minutes=1), None)]
+        one = Fire(schedule_id=read.id, revision=read.revision, old_next=at(n), new_next=at(n + 1), ticks=ticks)
+        fired, *_ = await asyncio.gather(
+            store.fire(0, term, [one], tzdata="", until=at(n)),
+            *(judge(store, "tick", leader=(0, term)) for _ in range(3)),
+        )
+        assert fired.led and fired.runs == 1

@@ -21,8 +21,8 @@ async def main(url: str, ttl: float, seed: int) -> None:
         while True:
             async with fleet.lock(NAME, ttl=ttl) as lock:
                 await resource.begin(lock.fence, os.getpid())
-                long = chance.random() < 0.05
-                for _ in range(10 if long else 1):
+                long = chance.random() < 0.02
+                for _ in range(5 if long else 1):
                     await resource.write(lock.fence, 0.03 if long else 0)
                 if not lock.lost.is_set():
                     await resource.end(lock.fence)

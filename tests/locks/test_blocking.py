@@ -26,10 +26,10 @@ def b(store_url: str, a: BlockingFleet) -> Iterator[BlockingFleet]:
 
 
 def test_held_and_renewed_while_the_caller_works(a: BlockingFleet, b: BlockingFleet) -> None:
-    with a.lock("reindex", ttl="500ms") as lock:
+    with a.lock("reindex", ttl="1500ms") as lock:
         assert isinstance(lock.lost, threading.Event)
-        assert (lock.name, lock.ttl) == ("reindex", timedelta(seconds=0.5))
-        time.sleep(1.2)
+        assert (lock.name, lock.ttl) == ("reindex", timedelta(seconds=1.5))
+        time.sleep(2.2)
         assert not lock.lost.is_set()
         assert lock.renew()
         assert [held.fence for held in b.locks()] == [lock.fence]
@@ -62,7 +62,7 @@ def test_threads_exclude_each_other_in_turn(a: BlockingFleet) -> None:
 
 
 def test_lost(a: BlockingFleet, b: BlockingFleet) -> None:
-    lock = a.lock("reindex", ttl="600ms").acquire()
+    lock = a.lock("reindex", ttl="1500ms").acquire()
     assert not lock.lost.wait(0.01)
     a._call(a.store.lock_release("reindex", lock._lock.hold.owner))
     with b.lock("reindex", wait=0):

@@ -91,9 +91,9 @@ async def test_a_takeover_waits_for_the_transaction(a: Fleet, b: Fleet, db: Conn
 
 async def test_renewals_do_not_wait_for_the_transaction(a: Fleet, db: Connection) -> None:
     """A holder's own long transaction does not cost its lock, nor the others of its process."""
-    async with a.lock("reindex", ttl="600ms") as lock, a.lock("other", ttl="600ms") as second, db.transaction():
+    async with a.lock("reindex", ttl="1500ms") as lock, a.lock("other", ttl="1500ms") as second, db.transaction():
         assert await db.fetchval(OK, lock.fence)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(2.5)
         assert await db.fetchval(OK, lock.fence)
         assert await lock.renew()
         assert not lock.lost.is_set() and not second.lost.is_set()

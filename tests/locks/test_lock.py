@@ -218,8 +218,8 @@ async def test_closing_a_fleet_gives_back_what_it_holds_and_says_so(a: Fleet, b:
     with pytest.raises(StoreError, match="not open"):
         await a.lock("reindex").acquire()
     await a.open()
-    async with a.lock("reindex", ttl="300ms", wait=0) as again:
-        await asyncio.sleep(0.6)
+    async with a.lock("reindex", ttl="1500ms", wait=0) as again:
+        await asyncio.sleep(2)
         assert not again.lost.is_set(), "the keeper of a fleet that was opened again works"
 
 
@@ -242,6 +242,6 @@ def test_wrong_options_are_refused_at_once(name: str, options: dict[str, str], m
 
 
 async def test_a_database_in_memory_has_locks_too() -> None:
-    async with Fleet("sqlite:///:memory:") as fleet, fleet.lock("reindex", ttl="300ms") as lock:
-        await asyncio.sleep(0.6)
+    async with Fleet("sqlite:///:memory:") as fleet, fleet.lock("reindex", ttl="1500ms") as lock:
+        await asyncio.sleep(2)
         assert await lock.renew()

@@ -60,7 +60,7 @@ async def test_C33_a_place_is_kept_alive_while_its_owner_waits(
     monkeypatch.setattr(lock, "PLACE", timedelta(milliseconds=600))
     monkeypatch.setattr(lock, "BEHIND", 0.1)
     served: list[int] = []
-    async with a.lock("reindex", ttl="400ms"):
+    async with a.lock("reindex", ttl="2s"):
         early = asyncio.create_task(take_in_turn(b, 1, served))
         await waiters(a, 1)
         await asyncio.sleep(1.5)

@@ -98,12 +98,17 @@ class Ledger:
             assert self._taken_before(eras, nominal, within), f"{name}: a run for {nominal}, which no definition names"
             named.add(nominal)
         ran = {run.nominal_at for run in runs if run.state not in NOT_RUN}
-        assert not ran & set(unwritten), f"{name}: next_at moved back behind {min(ran & set(unwritten), key=str)}"
+        assert not (ran - cancelled) & set(unwritten), (
+            f"{name}: next_at moved back behind {min(ran & set(unwritten), key=str)}"
+        )
+        unwritten = [tick for tick in unwritten if tick not in cancelled]
         gone = named - ran - set(unwritten)
         silent = sorted(tick for tick in gone if not any(miss.first <= tick <= miss.last for miss in misses))
         assert not silent, f"{name}: neither run nor record of {silent[:3]} ({len(silent)})"
         total = sum(miss.count for miss in misses)
-        assert total == len(gone), (
+        # A tick that was cancelled ahead of its time and is named by a later definition again has both, if that one is judged away.
+        early = [run for run in runs if run.nominal_at in cancelled and run.finished_at < run.nominal_at]  # type: ignore[operator]
+        assert len(gone) <= total <= len(gone) + len(early), (
             f"{name}: the records count {total}, {len(gone)} ticks did not run: {sorted(gone)[-5:]} {misses[-5:]}"
         )
         closed = {run.nominal_at for run in runs if run.state in NOT_RUN and run.nominal_at is not None}

@@ -22,7 +22,7 @@ FLEET_OPTIONS = {
     "heartbeat": (DURATION, "How often a worker renews its lease; default: a third of it."),
     "election_ttl": (DURATION, "How long a leader leads without renewing; default: 5s."),
     "shards": (int, "Into how many parts the schedules are split; default: 1."),
-    "elector": (None, "Who nominates leaders; this version has database."),
+    "elector": (None, "Who nominates leaders: database (default), etcd://…, zk://… or redis://…."),
     "direct_url": (None, "The database past PgBouncer, for wake-ups."),
     "pgbouncer": (bool, "The URL goes through PgBouncer in transaction mode."),
     "max_payload": (None, "Longest payload; default: 1MiB."),

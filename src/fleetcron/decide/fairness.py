@@ -4,8 +4,9 @@ Between priorities: the oldest *virtual deadline* first, `first_due + priority Ã
 urgent work overtakes, but only for so long: what becomes due later than p Ã— ageing after a run of priority p earns no
 position before it, however endless the flow. With `ageing` 0 priority is strict.
 
-Between tenants of one queue and priority: round robin. The positions that a group of lanes earns by its deadlines are
-dealt out to its tenants in turn, so a tenant with one run does not wait behind another's ten thousand.
+Between tenants of one queue and priority: round robin, a turn being as many runs as the tenant's weight. The positions that a
+group of lanes earns by its deadlines are dealt out to its tenants in turn, so a tenant with one run does not wait behind
+another's ten thousand.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-_MOST_PARTS = 8
+_MOST_TIERS = 8
 Group = tuple[str, int]
 """Queue and priority."""
 
@@ -53,37 +54,68 @@ def order_lanes(lanes: Sequence[L], *, ageing: timedelta, cursor: Mapping[Group,
     return [next(turns[lane.queue, lane.priority]) for lane in sorted(lanes, key=deadline)]
 
 
-class Part(NamedTuple, Generic[L]):
-    """Lanes to claim from together. `share`: among how many lanes the room is divided. `whole`: nobody else of their priority comes later,
-    so that what some of them leave is the others', before anybody of a lower priority gets it. `limited`: by a limited claim."""
+class Tier(NamedTuple, Generic[L]):
+    """Lanes of one priority to claim from together. `whole`: nobody else of their priority comes later, so that what some of them leave is
+    the others', before anybody of a lower priority gets it."""
 
     lanes: list[L]
-    share: int
     whole: bool
-    limited: bool
 
 
-def parts(lanes: Sequence[L], limited: Callable[[L], bool]) -> list[Part[L]]:
-    """The claims to make from `lanes` (as `order_lanes` gives them), one after the other while there is room.
-
-    Lanes of one priority that follow each other are one part, but those of limited tenants, whose claim is another statement, are a part of
-    their own, behind the others: they get their share all the same, as nobody takes more than its own share before all have had theirs.
-    After a few parts the rest is taken together: where priorities alternate, ageing has brought them close.
-    """
+def tiers(lanes: Sequence[L]) -> list[Tier[L]]:
+    """`lanes` (as `order_lanes` gives them) by priority, to be served one tier after the other while there is room. After a few of them the
+    rest is taken together: where priorities alternate so often, ageing has brought them close."""
     total = Counter(lane.priority for lane in lanes)
-    found: list[Part[L]] = []
+    found: list[Tier[L]] = []
     begin = 0
     for end in range(1, len(lanes) + 1):
-        crowded = len(found) >= _MOST_PARTS
-        if end < len(lanes) and (crowded or lanes[end].priority == lanes[begin].priority):
-            continue
-        members = lanes[begin:end]
-        for kind in (False, True):
-            if some := [lane for lane in members if limited(lane) is kind]:
-                share = total[members[0].priority]
-                found.append(Part(some, share, len(some) == share, kind))
-        begin = end
+        same = end < len(lanes) and (lanes[end].priority == lanes[begin].priority or len(found) >= _MOST_TIERS)
+        if not same:
+            members = list(lanes[begin:end])
+            found.append(Tier(members, len(members) == total[members[0].priority]))
+            begin = end
     return found
+
+
+class Deal(NamedTuple):
+    """How many runs each lane may give, and, when they all have: who has had a turn last (see `advance`), and whose turn is under way,
+    with how much of it is used."""
+
+    quanta: list[int]
+    cursor: dict[Group, str]
+    begun: dict[Group, tuple[str, int]]
+
+
+def deal(
+    lanes: Sequence[LaneLike], room: int, weight: Callable[[str], int], begun: Mapping[Group, tuple[str, int]]
+) -> Deal:
+    """`room` runs dealt out to `lanes`, in their order, round after round; a tenant's turn is as many as its weight. A turn that `room` ends
+    is gone on with next time, so that weights hold also where there is room for one run at a time. Nothing is saved up: who has nothing
+    waiting has no turn."""
+    full = [max(weight(lane.tenant), 1) for lane in lanes]
+    turns = list(full)
+    for i, lane in enumerate(lanes):
+        tenant, used = begun.get((lane.queue, lane.priority), ("", 0))
+        if used and tenant == lane.tenant:
+            turns[i] = max(full[i] - used, 1)
+    quanta, cursor, rest = [0] * len(lanes), {}, room
+    if room > sum(turns):
+        rounds, rest = divmod(room - sum(turns), sum(full))
+        quanta = [turn + rounds * more for turn, more in zip(turns, full, strict=True)]
+        cursor = {(lane.queue, lane.priority): lane.tenant for lane in lanes}
+        turns = full
+    under_way: dict[Group, tuple[str, int]] = {}
+    for i, lane in enumerate(lanes):
+        if rest <= 0:
+            break
+        given = min(rest, turns[i])
+        quanta[i] += given
+        rest -= given
+        if given == turns[i]:
+            cursor[lane.queue, lane.priority] = lane.tenant
+        else:
+            under_way[lane.queue, lane.priority] = (lane.tenant, full[i] - turns[i] + given)
+    return Deal(quanta, cursor, under_way)
 
 
 def advance(cursor: Mapping[Group, str], served: Iterable[LaneLike]) -> dict[Group, str]:

@@ -39,11 +39,12 @@ class ZooKeeperElector(KeyElector):
         self._client: KazooClient | None = None
         self._connected = False
         self._breaks = 0  # how often the connection was suspended or the session lost
+        self._looked = 0  # `_breaks` when the nodes were last looked at: after a break the session may be another one
         self._session: int | None = None
         self._ours: set[int] = set()
 
     def _certain(self) -> bool:
-        return self._connected and super()._certain()
+        return self._connected and self._looked == self._breaks and super()._certain()
 
     async def _open(self) -> None:
         """kazoo connects, and connects again, by itself."""
@@ -100,6 +101,7 @@ class ZooKeeperElector(KeyElector):
             raise ElectorUnreachable(str(error) or type(error).__name__) from error
         if breaks != self._breaks or not self._connected:
             raise ElectorUnreachable("the connection was suspended")
+        self._looked = breaks
         return set(self._ours)
 
     def _children(self) -> set[int]:

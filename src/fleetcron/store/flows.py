@@ -13,7 +13,7 @@ import msgspec
 from fleetcron.decide.bounds import bounded_count, bounded_latest, bounded_next
 from fleetcron.decide.misfire import Facts, MissRange, Pending, Verdict
 from fleetcron.decide.overlap import overlap
-from fleetcron.errors import StoreError
+from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.model import Missed, Overlap, Schedule
 from fleetcron.store.codec import one_shot, same_definition
 from fleetcron.store.depths import insert_fresh
@@ -21,6 +21,7 @@ from fleetcron.store.protocol import Admission, Claimed, FirstFn, Inserted, Judg
 from fleetcron.store.tx import Tx
 
 _TICK = timedelta(microseconds=1)
+_KEY_LOOKS = 20
 
 
 async def put_schedule(tx: Tx, new: Schedule, who: str, first: FirstFn) -> str:
@@ -152,26 +153,31 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
                 firsts[ident] = i
     keyed = [i for _, i in sorted(firsts.items())]
     won = await tx.dedup_take([(ids[i], runs[i]) for i in keyed])
+    holders = {_ident(runs[i]): ids[i] for i in keyed if ids[i] in won}
     taken = [i for i in keyed if ids[i] not in won]
-    holders = await tx.dedup_find([runs[i] for i in taken]) if taken else {}
-    for i in keyed:
-        if ids[i] in won:
-            holders[_ident(runs[i])] = ids[i]
-    # A holder that ended between the two statements: its key is free again, and is taken by a second try.
-    for i in taken:
-        if _ident(runs[i]) not in holders:
-            won |= await tx.dedup_take([(ids[i], runs[i])])
-            holders.setdefault(_ident(runs[i]), ids[i])
-    fresh = [i for i, run in enumerate(runs) if run.key is None or ids[i] in won]
-    due = await insert_fresh(tx, [(ids[i], runs[i]) for i in fresh], wake)
+    unknown = taken
+    for _ in range(_KEY_LOOKS):
+        if not unknown:
+            break
+        holders |= await tx.dedup_find([runs[i] for i in unknown])
+        unknown = [i for i in unknown if _ident(runs[i]) not in holders]
+        if unknown:  # their holders ended between the two statements: the keys are free again
+            again = await tx.dedup_take([(ids[i], runs[i]) for i in unknown])
+            holders |= {_ident(runs[i]): ids[i] for i in unknown if ids[i] in again}
+            won |= again
+            unknown = [i for i in unknown if ids[i] not in again]
+    if unknown:
+        raise StoreUnavailable(f"insert: key {runs[unknown[0]].key!r} kept changing hands; nothing was written, try again")
+    new = {i for i, run in enumerate(runs) if run.key is None or ids[i] in won}
+    due = await insert_fresh(tx, [(ids[i], runs[i]) for i in sorted(new)], wake)
     for i in sorted([*taken, *repeats]):
-        if runs[i].on_duplicate == "replace" and ids[i] not in won:
-            await tx.replace_run(holders[_ident(runs[i])], runs[i])
-    new = set(fresh)
-    return [
-        Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False)
-        for i, run in enumerate(runs)
-    ]
+        run = runs[i]
+        if run.on_duplicate == "replace" and i not in new and not await tx.replace_run(holders[_ident(run)], run):
+            if await tx.dedup_take([(ids[i], run)]):  # the holder has ended meanwhile: this is no duplicate any more
+                due |= await insert_fresh(tx, [(ids[i], run)], wake)
+                holders[_ident(run)] = ids[i]
+                new.add(i)
+    return [Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False) for i, run in enumerate(runs)]
 
 
 def _ident(run: NewRun) -> tuple[str, str, str]:

@@ -6,7 +6,7 @@ ahead, which leaves the same row behind, and is cut to the election ttl at the i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -23,6 +23,8 @@ from fleetcron.testing.link import Link
 from fleetcron.testing.world import World
 
 _FAR = datetime(9999, 1, 1, tzinfo=UTC)
+_RETRY = timedelta(seconds=5)
+"""Until the next try to write the ticks of a full queue. (The real ticker tries each second.)"""
 
 
 class VirtualContact(Contact):
@@ -91,6 +93,7 @@ class VirtualScheduler:
         self._store = store
         self._heads: list[Schedule | None] = [None] * len(self.shards)
         self._promoted: datetime | None = None
+        self._blocked = False
         self._stirred = 0
         self._fresh = self._owes_rescue = True
         self._frozen_at = world.clock.elapsed
@@ -143,12 +146,15 @@ class VirtualScheduler:
         if look:
             await ticker.mend()
         before = self._heads[shard]
-        if look or (self._stirred != self._world.stirred and not self._within(before)):
+        if look or self._blocked or (self._stirred != self._world.stirred and not self._within(before)):
             before = await self._look(shard)
         if before is None or not self._within(before):
             return False
         await ticker.step()
         after = await self._look(shard)
+        self._blocked = self._within(after)
+        if self._blocked:  # its queue is full: see when the others are due
+            await self._look(shard, without=await self._store.full_queues())
         return after is None or (after.id, after.revision, after.next_at) != (
             before.id,
             before.revision,
@@ -161,9 +167,9 @@ class VirtualScheduler:
             schedule is not None and schedule.next_at is not None and schedule.next_at < horizon(self._world.clock.now)
         )
 
-    async def _look(self, shard: int) -> Schedule | None:
+    async def _look(self, shard: int, without: Sequence[str] = ()) -> Schedule | None:
         """The schedule whose ticks are to be written next."""
-        found = await self._store.due_schedules(shard, _FAR, 1)
+        found = await self._store.due_schedules(shard, _FAR, 1, without=without)
         self._heads[shard] = found[0] if found else None
         return self._heads[shard]
 
@@ -197,7 +203,8 @@ class VirtualScheduler:
 
     def next_instant(self) -> datetime | None:
         """When ticks are to be written next: a schedule's next tick comes within the horizon at the minute before its own."""
-        now, instants = self._world.clock.now, []
+        now = self._world.clock.now
+        instants = [now + _RETRY] if self._blocked else []
         for shard, head in enumerate(self._heads):
             if not self.leads(shard):
                 if not self._world.someone_leads(shard):

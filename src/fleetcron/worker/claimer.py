@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.clock import sleep
-from fleetcron.decide.fairness import Group, advance, order_lanes, parts
+from fleetcron.decide.fairness import Deal, Group, Tier, advance, deal, order_lanes, tiers
 from fleetcron.errors import StoreUnavailable
 from fleetcron.store.protocol import Claim, Lane, Store
 from fleetcron.worker.allowance import Allowance
@@ -45,6 +45,10 @@ _COMMIT_LAG = timedelta(seconds=0.2)
 _MAX_BOUNDS = 256
 
 
+Place = tuple[str, int, str]
+"""Queue, priority, tenant."""
+
+
 class Claimer:
     """`session()` gives the current lease; `jobs()` the ids this worker can run (None: all)."""
 
@@ -63,13 +67,12 @@ class Claimer:
         self._store, self._runner, self._intake, self._clock = store, runner, intake, clock
         self._session, self._jobs, self._queues, self._ageing = session, jobs, queues, ageing
         self.allowance = Allowance(store)
-        self._lanes: dict[tuple[str, int, str], Lane] = {}
-        self._bounds: dict[
-            tuple[str, int, str], Lane
-        ] = {}  # per lane, what lies below is not looked at until the next sweep
+        self._lanes: dict[Place, Lane] = {}
+        self._bounds: dict[Place, Lane] = {}  # per lane, what lies below is not looked at until the next sweep
         self._swept, self._sweep_took = float("-inf"), 0.0
         self._sweep_before = 0.0
         self._cursor: dict[Group, str] = {}
+        self._begun: dict[Group, tuple[str, int]] = {}
         self._looked = self._checked = self._measured = float("-inf")
         self._finished, self._rate = 0, 0.0
         self.stopping = False
@@ -162,68 +165,92 @@ class Claimer:
             took = self._clock.steady() - self._looked
             self._sweep_took, self._sweep_before = min(took, self._sweep_before), took
         self._clock.observe(now)
-        self._lanes = {(lane.queue, lane.priority, lane.tenant): lane for lane in lanes}
+        self._lanes = {_place(lane): lane for lane in lanes}
         self.last_round = self._clock.steady()
 
     async def _claim(self, lease: Lease, lanes: list[Lane], limit: int, ahead: float) -> bool:
-        chosen = order_lanes(lanes, ageing=self._ageing, cursor=self._cursor)[:_LANES_A_CLAIM]
         left = limit
-        for part in parts(chosen, self.allowance.limited):
-            lanes, share = part.lanes, part.share
-            while lanes and left > 0:
-                taken, lanes = await self._claim_from(lease, lanes, part.limited, left, -(-left // share), ahead)
-                left -= taken
-                share = len(lanes)  # what the others of their priority have left is theirs
-                if not part.whole:
-                    break
+        for tier in tiers(order_lanes(lanes, ageing=self._ageing, cursor=self._cursor)[:_LANES_A_CLAIM]):
+            left -= await self._claim_tier(lease, tier, left, ahead)
+            if left <= 0:
+                break
         if ahead == 0.0 and 0 < left < limit:
             self._looked = float("-inf")  # the lanes are empty of what is due; see what comes next, to set the timer
         return left < limit
 
+    async def _claim_tier(self, lease: Lease, tier: Tier[Lane], limit: int, ahead: float) -> int:
+        """A turn for everybody, then what some have left for those who have more; returns how many runs were taken."""
+        lanes, left, first = tier.lanes, limit, True
+        while lanes and left > 0:
+            dealt = deal(lanes, left, self.allowance.weight, self._begun)
+            asked = dict(zip(map(_place, lanes), dealt.quanta, strict=True))
+            kinds = dict.fromkeys(map(self.allowance.limited, lanes))  # the one whose turn it is first
+            more = [lane for lane in lanes if len(kinds) > 1 and not asked[_place(lane)]]
+            served: dict[Place, int] = {}
+            for limited in kinds:
+                some = [lane for lane in lanes if self.allowance.limited(lane) is limited and lane not in more]
+                if left > 0 and some:
+                    # Where all lanes are of one kind, those without a turn stand in for those that turn out to be empty.
+                    quanta = [max(asked[_place(lane)], 1) for lane in some]
+                    taken, rich = await self._claim_from(lease, some, quanta, left, ahead, limited=limited)
+                    served |= taken
+                    more += rich
+                    left -= sum(taken.values())
+            if first:
+                self._turns_are_over(lanes, served, asked == {place: served.get(place, 0) for place in asked}, dealt)
+                first = False
+            if not served and len(more) == len(lanes):
+                break
+            lanes = more if tier.whole else []
+        return limit - left
+
+    def _turns_are_over(self, lanes: list[Lane], served: dict[Place, int], as_dealt: bool, dealt: Deal) -> None:
+        if as_dealt:
+            self._cursor |= dealt.cursor
+        else:
+            self._cursor = advance(self._cursor, [lane for lane in lanes if served.get(_place(lane))])
+        for lane in lanes:
+            self._begun.pop((lane.queue, lane.priority), None)
+        if as_dealt:
+            self._begun |= dealt.begun
+
     async def _claim_from(
-        self, lease: Lease, lanes: list[Lane], limited: bool, limit: int, quantum: int, ahead: float
-    ) -> tuple[int, list[Lane]]:
-        """One claim: how many runs it took, and the lanes that have had their quantum of it and may have more."""
+        self, lease: Lease, lanes: list[Lane], quanta: list[int], limit: int, ahead: float, *, limited: bool
+    ) -> tuple[dict[Place, int], list[Lane]]:
+        """One claim: how many runs each lane gave, and the lanes that have given their quantum and may have more."""
         if not limited:
             claim = await self._store.claim(
-                lease.worker, lanes, limit=limit, quantum=quantum, ahead=timedelta(seconds=ahead), jobs=self._jobs()
+                lease.worker, lanes, limit=limit, quantum=quanta, ahead=timedelta(seconds=ahead), jobs=self._jobs()
             )
         elif (limit := min(limit, self._free())) > 0:  # no buffer for them: what is claimed counts as running
-            claim = await self._claim_limited(lease, lanes, limit, quantum)
+            claim = await self._claim_limited(lease, lanes, limit, quanta)
         else:
-            return 0, []
+            return {}, []
         self.last_round = self._clock.steady()
         if claim.now is not None:
             self._clock.observe(claim.now)
-        taken: dict[tuple[str, int, str], tuple[int, datetime]] = {}
+        taken: dict[Place, tuple[int, datetime]] = {}
         for run in claim.runs:
-            lane = (run.queue, run.priority, run.tenant)
-            count, last = taken.get(lane, (0, run.due_at))
-            taken[lane] = (count + 1, max(last, run.due_at))
+            place = (run.queue, run.priority, run.tenant)
+            count, last = taken.get(place, (0, run.due_at))
+            taken[place] = (count + 1, max(last, run.due_at))
         more: list[Lane] = []
-        for old in lanes:
-            lane = (old.queue, old.priority, old.tenant)
-            count, last = taken.get(lane, (0, old.first_due))
-            self._bounds[lane] = Lane(
-                old.queue, old.priority, old.tenant, min(last, self._clock.moment() - _COMMIT_LAG)
-            )
+        for old, quantum in zip(lanes, quanta, strict=True):
+            place = _place(old)
+            count, last = taken.get(place, (0, old.first_due))
+            self._bounds[place] = Lane(*place, min(last, self._clock.moment() - _COMMIT_LAG))
             rests = limited and not self.allowance.may(old, self.last_round)
             if rests or count >= quantum or len(claim.runs) >= limit:
-                self._lanes[lane] = Lane(old.queue, old.priority, old.tenant, last)
+                self._lanes[place] = Lane(*place, last)
                 if not rests:
-                    more.append(self._lanes[lane])
+                    more.append(self._lanes[place])
             else:
-                self._lanes.pop(lane, None)  # nothing more for us here, until the next look
-        self._cursor = advance(
-            self._cursor, [lane for lane in lanes if (lane.queue, lane.priority, lane.tenant) in taken]
-        )
+                self._lanes.pop(place, None)  # nothing more for us here, until the next look
         self._intake.take(claim.runs, lease)
-        return len(claim.runs), more
+        return {place: count for place, (count, _) in taken.items()}, more
 
-    async def _claim_limited(self, lease: Lease, lanes: list[Lane], limit: int, quantum: int) -> Claim:
-        found = await self._store.claim_limited(
-            lease.worker, lanes, limit=limit, quantum=quantum, jobs=self._jobs()
-        )
+    async def _claim_limited(self, lease: Lease, lanes: list[Lane], limit: int, quanta: list[int]) -> Claim:
+        found = await self._store.claim_limited(lease.worker, lanes, limit=limit, quantum=quanta, jobs=self._jobs())
         self.allowance.served(run.tenant for run in found.claim.runs)
         self.allowance.rest(found.rest, self._clock.steady())
         return found.claim
@@ -270,3 +297,7 @@ class Claimer:
                 await self._runner.room.wait()
         except TimeoutError:
             pass
+
+
+def _place(lane: Lane) -> Place:
+    return lane.queue, lane.priority, lane.tenant

@@ -46,14 +46,15 @@ class Terminal:
         self._seen = ""
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+        modes = termios.tcgetattr(slave)
+        # No echo; and Ctrl-C must not flush what is on its way to us: the shell may already have answered.
+        modes[3] = (modes[3] & ~termios.ECHO) | termios.NOFLSH
+        termios.tcsetattr(slave, termios.TCSANOW, modes)
         self._shell = subprocess.Popen(
             [sys.executable, "-c", _SHELL],
             cwd=folder, env={**env, "PS1": "", "PS2": "", "PROMPT_COMMAND": r"printf '\001%d\002' $?", "TERM": "xterm", "COLUMNS": "200"},
             stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         )  # fmt: skip
-        quiet = termios.tcgetattr(slave)
-        quiet[3] &= ~termios.ECHO
-        termios.tcsetattr(slave, termios.TCSANOW, quiet)
         os.close(slave)
         self._read(lambda text: _PROMPT.search(text) is not None, 10)
         self._seen = ""

@@ -57,7 +57,7 @@ def test_a_block_is_read() -> None:
 def test_commands_are_done(open_terminal: Open) -> None:
     terminal = open_terminal({})
     terminal.follow("$ export X=1\n$ echo $X\n1\n$ sleep 60 & it=$!\n$ kill -9 $it\n$ false\n$ echo $?\n1\n")
-    terminal.follow("$ sh -c 'echo a; sleep 60'\na\n^C\n")
+    terminal.follow("$ bash -c 'echo a; exec sleep 60'\na\n^C\n")
     for wrong in ("$ echo a\nb\n", "$ echo a\n", "$ true\na\n", "$ false\n"):
         with pytest.raises(AssertionError):
             terminal.follow(wrong)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from fleetcron.clock import sleep
 from fleetcron.decide.limits import depth_us, per_us
 from fleetcron.decide.misfire import MissRange
 from fleetcron.errors import StoreUnavailable
@@ -19,8 +18,7 @@ from fleetcron.store.protocol import Claimed, NewRun
 DEDUP_UNTIL_STARTED = 1
 """Flag of a ready row: its dedup key ends when it is claimed. (Flag 2, set in gate_park.sql: it has waited for a gate.)"""
 
-_REPLACE_LOOKS = 100
-"""A second: what holds a waiting run is a statement of some milliseconds."""
+_REPLACE_LOOKS = 20
 
 
 class PostgresTx:
@@ -167,7 +165,6 @@ class PostgresTx:
             answer = await self._s.fetchval("replace_run", self._s.clock, *args)
             if answer != "busy":
                 return answer is not None
-            await sleep(0.01)
         raise StoreUnavailable(f"insert: run {run_id}, which is to be replaced, kept moving; nothing was written, try again")
 
     async def gate_lock(self, gate: str) -> None:

@@ -71,7 +71,7 @@ BEGIN
         WHERE q.name = coalesce(submit.queue, the_job.queue) AND q.max_depth IS NOT NULL AND at <= now() FOR UPDATE;
     IF FOUND THEN
         SELECT (SELECT count(*) FROM (SELECT 1 FROM fleetcron.ready r
-                                      WHERE r.queue = the_queue.name AND r.due_at <= now() LIMIT the_queue.max_depth) r)
+                                      WHERE r.queue = the_queue.name AND r.due_at <= clock_timestamp() LIMIT the_queue.max_depth) r)
              + (SELECT count(*) FROM (SELECT 1 FROM fleetcron.parked p WHERE p.queue = the_queue.name LIMIT the_queue.max_depth) p)
             INTO waiting;
         IF waiting >= the_queue.max_depth THEN

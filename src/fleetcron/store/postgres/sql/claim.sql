@@ -17,9 +17,7 @@ pick AS MATERIALIZED (
 gone AS (
     DELETE FROM fleetcron.ready WHERE ctid = ANY (ARRAY(SELECT tid FROM pick)) RETURNING run_id, attempt, due_at, flags),
 undup AS (
-    DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
-        SELECT k.ctid FROM fleetcron.dedup k WHERE k.run_id = ANY (ARRAY(SELECT run_id FROM gone WHERE flags & 1 = 1))
-        ORDER BY k.job || '', k.tenant, k.key FOR UPDATE))),
+    DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT run_id FROM gone WHERE flags & 1 = 1))),
 leased AS (
     INSERT INTO fleetcron.lease (worker, run_id, fence, attempt, started_at, ahead)
     SELECT $2, run_id, nextval('fleetcron.fence'), attempt + 1, greatest(due_at, coalesce($1::timestamptz, now())),

@@ -13,8 +13,5 @@ closed AS (
         finished_at = coalesce($1::timestamptz, now()), result = w.result::json, error = NULL, reason = NULL
     FROM won w WHERE r.id = ANY (ARRAY[w.run_id])),
 undup AS (
-    DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
-        SELECT k.ctid FROM fleetcron.dedup k
-        WHERE k.run_id = ANY ($8::bigint[]) AND k.run_id = ANY (ARRAY(SELECT run_id FROM won)) AND k.until IS NULL
-        ORDER BY k.job || '', k.tenant, k.key FOR UPDATE)))
+    DELETE FROM fleetcron.dedup WHERE run_id = ANY ($8::bigint[]) AND run_id = ANY (ARRAY(SELECT run_id FROM won)) AND until IS NULL)
 SELECT run_id FROM won

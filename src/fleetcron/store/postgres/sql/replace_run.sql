@@ -1,13 +1,13 @@
--- on_duplicate="replace": the waiting run takes the newer payload, due time and start deadline: 'replaced'. 'busy': it waits, but somebody is
--- moving it just now (a promotion, a claim, a cancel): look again. No row: it has started or ended. SKIP LOCKED, because the key's row is
--- locked already, and whoever ends runs locks in the other order. Index: run_pkey, then the keys of ready, timetable and parked.
+-- on_duplicate="replace": the waiting run takes the newer payload, due time and start deadline: 'replaced'. 'busy': somebody has moved it
+-- since this statement began (a promotion, a claim, a cancel): look again. No row: it has started or ended. The row where it waits is locked
+-- first, then the run: the order of a cancel. Index: run_pkey, then the keys of ready, timetable and parked ("= ANY": see complete.sql).
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 old AS MATERIALIZED (SELECT * FROM fleetcron.run WHERE id = $2 AND state = 'open'),
 in_ready AS (SELECT q.ctid FROM fleetcron.ready q JOIN old o
-             ON q.queue = ANY (ARRAY[o.queue]) AND (q.priority, q.tenant, q.due_at, q.run_id) = (o.priority, o.tenant, o.due_at, o.id) FOR UPDATE OF q SKIP LOCKED),
-in_timetable AS (SELECT q.ctid FROM fleetcron.timetable q JOIN old o ON q.due_at = ANY (ARRAY[o.due_at]) AND q.run_id = o.id FOR UPDATE OF q SKIP LOCKED),
+             ON q.queue = ANY (ARRAY[o.queue]) AND (q.priority, q.tenant, q.due_at, q.run_id) = (o.priority, o.tenant, o.due_at, o.id) FOR UPDATE OF q),
+in_timetable AS (SELECT q.ctid FROM fleetcron.timetable q JOIN old o ON q.due_at = ANY (ARRAY[o.due_at]) AND q.run_id = o.id FOR UPDATE OF q),
 in_parked AS (SELECT q.ctid FROM fleetcron.parked q JOIN old o ON q.gate = ANY (ARRAY[o.gate]) AND q.due_at = ANY (ARRAY[o.due_at]) AND q.run_id = o.id
-              FOR UPDATE OF q SKIP LOCKED),
+              FOR UPDATE OF q),
 hot AS (DELETE FROM fleetcron.ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM in_ready)) RETURNING run_id, job_id, attempt, flags),
 cold AS (DELETE FROM fleetcron.timetable WHERE ctid = ANY (ARRAY(SELECT ctid FROM in_timetable)) RETURNING run_id, job_id, attempt, flags),
 parked AS (DELETE FROM fleetcron.parked WHERE ctid = ANY (ARRAY(SELECT ctid FROM in_parked)) RETURNING run_id, job_id, attempt, flags),

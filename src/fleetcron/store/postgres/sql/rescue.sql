@@ -37,10 +37,7 @@ letters AS (
     SELECT c.id, c.job, c.schedule, c.tenant, c.attempt, 'worker died', n.now FROM changed c JOIN fate f ON f.run_id = c.id, n
     WHERE c.state = 'failed' AND f.dead_letter ON CONFLICT (run_id) DO NOTHING RETURNING run_id),
 undup AS (
-    DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
-        SELECT k.ctid FROM fleetcron.dedup k
-        WHERE k.run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND k.until IS NULL
-        ORDER BY k.job || '', k.tenant, k.key FOR UPDATE))),
+    DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND until IS NULL),
 bye AS (
     UPDATE fleetcron.session s SET ended_at = n.now, ended = 'died' FROM dead, n WHERE s.id = dead.id)
 SELECT ARRAY(SELECT id FROM dead) AS workers, (SELECT count(*) FROM back) AS requeued,

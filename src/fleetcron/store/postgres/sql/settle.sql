@@ -50,8 +50,5 @@ refund AS (
     FROM (SELECT limited, count(*) AS n, min(leased_at) AS first FROM fate WHERE limited IS NOT NULL AND started_at IS NULL GROUP BY limited) f
     WHERE t.kind = 'tenant' AND t.name = f.limited AND t.per IS NOT NULL AND f.first >= t.filled_at),
 undup AS (
-    DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
-        SELECT k.ctid FROM fleetcron.dedup k
-        WHERE k.run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND k.until IS NULL
-        ORDER BY k.job || '', k.tenant, k.key FOR UPDATE)))
+    DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT id FROM changed WHERE state <> 'open')) AND until IS NULL)
 SELECT run_id FROM fate

@@ -5,9 +5,7 @@ w AS (DELETE FROM fleetcron.worker WHERE id = $2 RETURNING id),
 left_over AS (DELETE FROM fleetcron.lease l USING w WHERE l.worker = ANY (ARRAY[w.id]) RETURNING l.run_id, l.attempt, l.cancel),
 closed AS (UPDATE fleetcron.run r SET state = 'cancelled', reason = 'cancelled', finished_at = n.now FROM left_over l, n
            WHERE l.cancel AND r.id = ANY (ARRAY[l.run_id]) RETURNING r.id),
-undup AS (DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
-              SELECT k.ctid FROM fleetcron.dedup k WHERE k.run_id = ANY (ARRAY(SELECT id FROM closed)) AND k.until IS NULL
-              ORDER BY k.job || '', k.tenant, k.key FOR UPDATE))),
+undup AS (DELETE FROM fleetcron.dedup WHERE run_id = ANY (ARRAY(SELECT id FROM closed)) AND until IS NULL),
 back AS (INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt)
          SELECT r.queue, r.priority, r.tenant, r.due_at, r.id, (SELECT j.id FROM fleetcron.job j WHERE j.name = r.job), l.attempt - 1
          FROM left_over l JOIN fleetcron.run r ON r.id = ANY (ARRAY[l.run_id]) WHERE NOT l.cancel RETURNING run_id),
