@@ -22,6 +22,7 @@ from fleetcron.durations import format_duration
 from fleetcron.errors import FleetcronError, LockTimeout, StoreError, StoreUnavailable
 from fleetcron.lockkeeper import Hold, Keeper, LostEvent, StoreSource
 from fleetcron.store.protocol import Took
+from fleetcron.threads import off_loop
 
 log = logging.getLogger("fleetcron.lock")
 
@@ -165,7 +166,7 @@ class Locks:
 
     async def close(self) -> None:
         """Give back what is still held; its holders are told that it is lost."""
-        left = await asyncio.to_thread(self._keeper.stop)
+        left = await off_loop(self._keeper.stop)
         for hold in left:
             hold.lose()
             self._let_go(hold.name, hold.owner)

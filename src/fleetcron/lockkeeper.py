@@ -256,7 +256,7 @@ class Keeper:
 
     async def _renew(self, due: list[Hold]) -> None:
         """One try for these. A link that does not answer within an interval is given up, and the next try uses another."""
-        owners = {hold.owner for hold in due}
+        owners, pause = {hold.owner for hold in due}, RETRY
         self._sending |= owners
         sent_at = monotonic()
         try:
@@ -264,6 +264,7 @@ class Keeper:
         except TimeoutError:
             log.warning("renewing %d locks: no answer from the database", len(due))
             self._forsake()
+            pause = 0.0
         except FleetcronError as error:
             log.warning("renewing %d locks: %s", len(due), error)
         else:
@@ -276,7 +277,7 @@ class Keeper:
         finally:
             self._sending -= owners
         for hold in due:
-            hold.due = monotonic() + min(hold.interval / 2, RETRY)
+            hold.due = monotonic() + min(hold.interval / 2, pause)
         self._wake()
 
     async def _send(self, due: Iterable[Hold]) -> set[str]:

@@ -120,6 +120,9 @@ class Job(Record, frozen=True, kw_only=True):
     dead_letter: bool = True
     start_deadline: timedelta | None = None
     aliases: tuple[str, ...] = ()
+    max_running: int | None = None  # over the whole fleet
+    rate: str | None = None  # starts in a time, "100/m"
+    burst: int | None = None  # None: what grows in a second
     id: int = 0
     known: bool | None = None  # does a live worker have a handler for it? None where not asked
 

@@ -30,6 +30,7 @@ class Report:
     lost: list[float] = field(default_factory=list)
     twice: list[float] = field(default_factory=list)
     worst: float = 0.0
+    late: dict[float, float] = field(default_factory=dict)
     terms: int = 0
 
     def __str__(self) -> str:
@@ -151,7 +152,7 @@ class Chaos:
         return next((member for member in among if member.process.pid == leader.pid), among[0])
 
     def _note(self, kind: str, member: Member | None = None) -> None:
-        self.report.faults.append(kind if member is None else f"{kind} {member.process.name}")
+        self.report.faults.append(f"{kind} {member.process.name if member else ''} at {time.time():.1f}")
 
     async def _kill(self, member: Member) -> None:
         self._note("SIGKILL", member)
@@ -217,6 +218,9 @@ class Chaos:
             starts.setdefault(nominal, []).append(start)
         named = [float(tick) for tick in range(math.ceil(begin), math.floor(end) + 1)]
         self.report.named = len(named)
+        self.report.late = {
+            tick: min(starts[tick]) - tick for tick in named if tick in starts and min(starts[tick]) - tick > 0.05
+        }
         self.report.lost = [tick for tick in named if tick not in starts]
         self.report.worst = max((min(starts[tick]) - tick for tick in named if tick in starts), default=0.0)
         with Fleet(self.url).blocking as fleet:

@@ -97,17 +97,18 @@ class Member:
 
 
 @asynccontextmanager
-async def members(*crew: Member) -> AsyncIterator[None]:
-    """All started; all stopped in the end."""
+async def members(*crew: Member, later: Iterable[Member] = ()) -> AsyncIterator[None]:
+    """All started (but those that the test starts `later`); all stopped in the end."""
     try:
         for member in crew:
             await member.start()
         yield
     finally:
-        for member in crew:
-            if member.running and not member.in_one_file:
+        running = [member for member in (*crew, *later) if member.running]
+        for member in running:
+            if not member.in_one_file:
                 await member.proxy.heal()
-        await asyncio.gather(*(member.stop() for member in crew))
+        await asyncio.gather(*(member.stop() for member in running))
 
 
 def counts(crew: Iterable[Member]) -> list[int]:

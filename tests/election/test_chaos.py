@@ -41,7 +41,9 @@ async def chaos(
     assert report.named >= seconds - 2 and len(report.faults) >= 3
     assert report.twice == [], f"ticks twice; {report}"
     assert report.lost == [], f"ticks lost; {report}"
-    assert report.worst <= late, f"{report}: {report.faults}"
+    assert report.worst <= late, (
+        f"{report}: {report.faults}; late: {report.late}; worker: {(folder / 'worker.log').read_text()[-2000:]}"
+    )
 
 
 @pytest.mark.crash

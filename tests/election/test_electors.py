@@ -135,6 +135,7 @@ async def test_C35_a_nominee_that_is_cut_off_knows_it_before_the_others(
             await proxy.heal()
             await until(one.reached, what="coming back")
             assert not one.nominated(0)
+        await one.stop()  # before its proxy
 
 
 async def test_C26_a_process_that_slept_past_its_time(

@@ -67,7 +67,8 @@ async def test_C21_three_schedulers_of_one_process_that_come_and_go(store_url: s
     """One host, one pid, default identities: never two leaders, and each tick is one run."""
     crew = [Member(store_url, ttl=0.6) for _ in range(3)]
     assert len({member.node for member in crew}) == 3
-    async with members(*crew):
+    came: list[Member] = []
+    async with members(*crew, later=came):
         await crew[0].store.put_jobs([job()])
         await put(crew[0].store, schedule("tick", Every(1), misfire="fire_all"))
         end, terms, live = time.monotonic() + 4, set(), list(crew)
@@ -79,13 +80,12 @@ async def test_C21_three_schedulers_of_one_process_that_come_and_go(store_url: s
                 await asyncio.sleep(0.005)
             leaves = live.pop(0) if live[0] is not crew[0] else live.pop(1)  # its store is the one we look through
             await leaves.stop()
-            live.append(await Member(store_url, ttl=0.6).start())
-            crew.append(live[-1])
+            live.append(Member(store_url, ttl=0.6))
+            came.append(live[-1])
+            await live[-1].start()
         assert len({term for term, _ in terms}) == len(terms), "two nodes in one term"
         ticks = await look(crew[0].store, "SELECT count(*), count(DISTINCT nominal_at) FROM run")
         assert ticks[0][0] == ticks[0][1] > 0
-        for member in live[1:]:
-            await member.stop()
 
 
 WATCH = """
@@ -317,6 +317,7 @@ async def test_C32_a_watch_that_hears_nothing(
         await asyncio.sleep(TTL)
         await proxy.heal()
         assert await until(lambda: waiter.nominated(0), what="the take-over") < 2 * TTL
+        await waiter.stop()  # before its proxy
 
 
 async def test_etcd_members_that_do_not_answer_are_passed_over(
@@ -341,6 +342,7 @@ async def test_etcd_members_that_do_not_answer_are_passed_over(
         while time.monotonic() < end:
             assert node.nominated(0), "lost when the second member went silent"
             await asyncio.sleep(0.01)
+        await node.stop()  # before its proxies
 
 
 async def test_a_redis_replica_without_the_last_writes(pg_url: str, new_server: Callable[[str], ElectorServer]) -> None:

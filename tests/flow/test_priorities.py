@@ -67,7 +67,7 @@ async def test_C92_lower_priorities_get_their_turn_by_age(store_url: str) -> Non
             await yard.vf.advance("1s")
         late = yard.times("late")
         assert len(late) == 5
-        assert 0 < min(late), "urgent work comes first"
+        assert min(late) > 0, "urgent work comes first"
         assert max(late) <= 3 * 60 + 5
 
 
@@ -88,7 +88,9 @@ async def test_priorities_are_strict_with_limits_among_them(store_url: str) -> N
         await yard.submit(8, "b", tag="urgent", seconds=1, priority=1)
         await yard.submit(30, "c", tag="idle", seconds=1, priority=8)
         await yard.vf.advance("0.5s")
-        assert sorted(tag for _, tag in yard.starts) == ["idle"] * 3 + ["urgent"] * 7, "b's limit leaves room, and it is used"
+        assert sorted(tag for _, tag in yard.starts) == ["idle"] * 3 + ["urgent"] * 7, (
+            "b's limit leaves room, and it is used"
+        )
         await yard.vf.advance("1s")
         assert sum(tag == "urgent" for _, tag in yard.starts) == 11
 

@@ -169,7 +169,9 @@ async def test_ticks_wait_for_a_full_queue_and_then_follow_their_misfire_policy(
         assert len(ticks) == runs
         assert sum(miss.count for miss in vf.misses) == missed
         await vf.advance("1m")
-        assert len([run for run in vf.runs if run.schedule and run.state == "succeeded"]) == runs + 1, "and then as ever"
+        assert len([run for run in vf.runs if run.schedule and run.state == "succeeded"]) == runs + 1, (
+            "and then as ever"
+        )
 
 
 async def test_retries_find_their_way_back_into_a_full_queue(store_url: str) -> None:

@@ -191,7 +191,9 @@ async def test_other_jobs_go_on_beside_a_paused_one(store_url: str) -> None:
 
 async def test_ticks_of_a_paused_queue_follow_their_misfire_policy(store_url: str) -> None:
     async with Yard(store_url) as yard:
-        await yard.fleet.schedule("tick", yard.work, Cron("* * * * *"), {"tag": "tick"}, misfire="skip", misfire_grace="90s")
+        await yard.fleet.schedule(
+            "tick", yard.work, Cron("* * * * *"), {"tag": "tick"}, misfire="skip", misfire_grace="90s"
+        )
         await yard.fleet.set_queue("default", paused=True)
         await yard.vf.advance("10m30s")
         await yard.fleet.set_queue("default", paused=False)
@@ -231,7 +233,13 @@ async def test_pausing_what_is_not_there(store_url: str) -> None:
 async def test_settings_are_kept_until_changed(store_url: str) -> None:
     async with Fleet(store_url) as fleet:
         first = await fleet.set_tenant("acme", rate="100/m", weight=2)
-        assert (first.rate, first.burst, first.max_running, first.weight, first.paused) == ("100/m", None, None, 2, False)
+        assert (first.rate, first.burst, first.max_running, first.weight, first.paused) == (
+            "100/m",
+            None,
+            None,
+            2,
+            False,
+        )
         second = await fleet.set_tenant("acme", max_running=5, paused=True)
         assert (second.rate, second.max_running, second.weight, second.paused) == ("100/m", 5, 2, True)
         await fleet.set_tenant("acme", rate=None, paused=False)

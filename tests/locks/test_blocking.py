@@ -83,7 +83,9 @@ def test_misuse(a: BlockingFleet) -> None:
     assert a.locks() == []
 
 
-def test_ctrl_c_while_waiting_leaves_nothing(a: BlockingFleet, b: BlockingFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_waiting_leaves_nothing(
+    a: BlockingFleet, b: BlockingFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The caller is interrupted; what its background thread was waiting for must not be taken, and renewed for ever, later."""
     lock = a.lock("reindex")
     interrupted = KeyboardInterrupt()

@@ -52,9 +52,7 @@ async def test_C37_a_late_holder_does_not_free_somebody_else_s_lock(a: Fleet, b:
         assert again.fence > mine.fence
 
 
-async def test_C38_fences_rise_through_release_pruning_and_a_new_start(
-    a: Fleet, open_fleet: OpenFleet
-) -> None:
+async def test_C38_fences_rise_through_release_pruning_and_a_new_start(a: Fleet, open_fleet: OpenFleet) -> None:
     fences = []
     for _ in range(3):
         async with a.lock("reindex") as lock:
@@ -72,7 +70,9 @@ async def test_C38_fences_rise_through_release_pruning_and_a_new_start(
     assert fences == sorted(set(fences))
 
 
-async def test_rows_of_dead_holders_and_waiters_go_by_the_leader_s_housekeeping(a: Fleet, open_fleet: OpenFleet) -> None:
+async def test_rows_of_dead_holders_and_waiters_go_by_the_leader_s_housekeeping(
+    a: Fleet, open_fleet: OpenFleet
+) -> None:
     await a.store.lock_take("reindex", "somebody who dies", "host", 1, timedelta(milliseconds=1))
     await a.store.lock_wait("reindex", "another", timedelta(seconds=-31))
     node = Node(await open_fleet(), NodeOptions(roles=("scheduler",)))

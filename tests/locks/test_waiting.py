@@ -149,7 +149,11 @@ async def test_without_notifications_polling_serves(pgbouncer_url: str, pg_url: 
 
 async def test_another_schema(open_pg_fleet: OpenFleet, pg_url: str, no_polling: None) -> None:
     """Locks of one name in two fleets of one database know nothing of each other."""
-    first, other, theirs = await open_pg_fleet(), await open_pg_fleet(schema="other"), await open_pg_fleet(schema="other")
+    first, other, theirs = (
+        await open_pg_fleet(),
+        await open_pg_fleet(schema="other"),
+        await open_pg_fleet(schema="other"),
+    )
     async with first.lock("reindex", wait=0):
         async with other.lock("reindex", wait=0):
             waiting = asyncio.create_task(theirs.lock("reindex").acquire())

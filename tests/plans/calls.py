@@ -12,7 +12,7 @@ from fleetcron.store.postgres import PostgresStore
 from fleetcron.store.postgres.tx import PostgresTx
 from fleetcron.store.protocol import Done, Fire, Lane, NewRun, Settled, Tick
 from tests.conformance.kit import schedule
-from tests.plans.filled import DEAD, FENCE, LANES, LEASED, READY, ROWS, TIMETABLE
+from tests.plans.filled import DEAD, ENDED, FENCE, LANES, LEASED, READY, TIMETABLE
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -60,7 +60,16 @@ async def calls() -> list[Call]:
     lanes = [Lane(*lane, LONG_AGO) for lane in LANES]
     mine = LEASED[:200]  # worker 1's
     ended = [
-        Settled(run_id=i, fence=i + FENCE, state=state, attempt=1, delay=timedelta(seconds=30), record="failed", error="e", dead=True)
+        Settled(
+            run_id=i,
+            fence=i + FENCE,
+            state=state,
+            attempt=1,
+            delay=timedelta(seconds=30),
+            record="failed",
+            error="e",
+            dead=True,
+        )
         for i, state in zip(mine, ("open", "failed", "discarded", "cancelled") * 50, strict=True)
     ]
     minute = now.replace(second=0, microsecond=0)
@@ -70,7 +79,9 @@ async def calls() -> list[Call]:
             revision=1,
             old_next=minute + i % 1440 * timedelta(minutes=1),
             new_next=now + timedelta(days=1),
-            ticks=[Tick(now + timedelta(hours=2, seconds=i), now + timedelta(seconds=i), now + timedelta(seconds=i + 60))],
+            ticks=[
+                Tick(now + timedelta(hours=2, seconds=i), now + timedelta(seconds=i), now + timedelta(seconds=i + 60))
+            ],
         )
         for i in range(1, 201)
     ]
@@ -89,38 +100,57 @@ async def calls() -> list[Call]:
             return
         raise AssertionError(f"{statement} was not asked for")
 
-    await add("claim", 8000, store.claim(1, lanes, limit=200, quantum=10, ahead=timedelta(seconds=2), jobs=[1]))
-    await add("complete", 8000, store.complete(1, [Done(i, i + FENCE, now, "{}", keyed=True) for i in mine]))
-    await add("settle", 12000, store.settle(1, ended))
-    await add("started", 3000, store.started(1, mine))
-    await add("beat", 1500, store.beat(1, timedelta(seconds=15)))
-    await add("lanes", 500, store.lanes(None, known=lanes[:10]))
-    await add("insert", 8000, store.insert([NewRun(job="work", payload="{}", queue="default", priority=5)] * 200))
-    await add("step_put", 200, store.step_put(1, mine[0], mine[0] + FENCE, "a", "1"))
+    await add("claim", 6000, store.claim(1, lanes, limit=200, quantum=10, ahead=timedelta(seconds=2), jobs=[1]))
+    await add("complete", 7000, store.complete(1, [Done(i, i + FENCE, now, "{}", keyed=True) for i in mine]))
+    await add("settle", 13_000, store.settle(1, ended))
+    await add("started", 1000, store.started(1, mine))
+    await add("beat", 100, store.beat(1, timedelta(seconds=15)))
+    await add("lanes", 250, store.lanes(None, known=lanes[:10]))
+    await add("insert", 5000, store.insert([NewRun(job="work", payload="{}", queue="default", priority=5)] * 200))
+    await add(
+        "dedup_take",
+        8000,
+        tx.dedup_take(
+            [(10**9 + i, NewRun(job="work", payload="{}", queue="default", priority=5, key=f"new{i}")) for i in mine]
+        ),
+    )
+    await add(
+        "dedup_find",
+        2000,
+        tx.dedup_find(
+            [
+                NewRun(job="work", payload="{}", queue="default", priority=5, key=f"k{i}", tenant=f"t{i % 20}")
+                for i in mine
+            ]
+        ),
+    )
+    await add("step_put", 20, store.step_put(1, mine[0], mine[0] + FENCE, "a", "1"))
     await add("cancel", 600, store.cancel(READY[100], "ann"))
-    await add("run", 600, store.run(LEASED[100]))
+    await add("run", 40, store.run(LEASED[100]))
     await add("final", 2000, store.final([*LEASED[:100], *READY[:100]]))
-    await add("replay", 12000, store.replay(list(range(3 * ROWS + 1, 3 * ROWS + 2001, 10)), "ann"))
-    await add("worker_lock", 100, store.rescue())
-    await add("rescue", 60_000, store.rescue())  # 1,000 runs
-    await add("worker_stop", 20_000, store.stop_worker(2))
-    await add("fire", 12000, store.fire(0, 7, fires, tzdata="", until=now))
-    await add("due_schedules", 2000, store.due_schedules(0, now + timedelta(minutes=2), 500))
-    await add("late_ticks", 40_000, store.late_ticks())  # the first 500 of 20 lanes
-    await add("promote", 20_000, store.promote(500))
-    await add("timetable_due", 100, store.timetable_due())
-    await add("unpark", 60_000, store.unpark())  # 1,000 gates
-    await add("first_due", 100, tx.first_due(tick))
-    await add("unstarted", 8000, tx.unstarted(tick, since))
-    await add("withdraw", 30_000, tx.withdraw(tick, since, "edited"))
-    await add("lease_held", 3000, tx.held(1, claimed))  # type: ignore[arg-type]
-    await add("drop_ticks", 8000, tx.drop_ticks(READY[:200], "late"))
-    await add("drop_leased", 6000, tx.drop_leased(1, claimed, "late"))  # type: ignore[arg-type]
-    await add("keep_ticks", 6000, tx.keep_ticks([(i, None) for i in READY[:200]], timedelta(seconds=15)))
-    await add("replace_run", 300, tx.replace_run(TIMETABLE[5], NewRun(job="work", payload="{}", queue="default", priority=5)))
-    await add("gate_state", 100, tx.gate_state("p1", _Waiting(now, 1)))  # type: ignore[arg-type]
-    await add("gate_newer", 600, tx.gate_newer("p1", now))
-    await add("gate_replace", 3000, tx.gate_replace("p1"))
+    await add("replay", 16_000, store.replay(list(ENDED[:2000:10]), "ann"))
+    await add("worker_lock", 12, store.rescue())
+    await add("rescue", 25_000, store.rescue())  # 400 runs
+    await add("worker_stop", 12_000, store.stop_worker(2))
+    await add("fire", 20_000, store.fire(0, 7, fires, tzdata="", until=now))
+    await add("due_schedules", 300, store.due_schedules(0, now + timedelta(minutes=2), 500))
+    await add("late_ticks", 100_000, store.late_ticks())  # the first 500 of 20 lanes
+    await add("promote", 12_000, store.promote(500))
+    await add("timetable_due", 8, store.timetable_due())
+    await add("unpark", 8000, store.unpark())  # 800 gates
+    await add("first_due", 20, tx.first_due(tick))
+    await add("unstarted", 7000, tx.unstarted(tick, since))
+    await add("withdraw", 80_000, tx.withdraw(tick, since, "edited"))
+    await add("lease_held", 1500, tx.held(1, claimed))  # type: ignore[arg-type]
+    await add("drop_ticks", 5000, tx.drop_ticks(READY[:200], "late"))
+    await add("drop_leased", 4000, tx.drop_leased(1, claimed, "late"))  # type: ignore[arg-type]
+    await add("keep_ticks", 3000, tx.keep_ticks([(i, None) for i in READY[:200]], timedelta(seconds=15)))
+    await add(
+        "replace_run", 150, tx.replace_run(TIMETABLE[5], NewRun(job="work", payload="{}", queue="default", priority=5))
+    )
+    await add("gate_state", 150, tx.gate_state("p1", _Waiting(now, 1)))  # type: ignore[arg-type]
+    await add("gate_newer", 200, tx.gate_newer("p1", now))
+    await add("gate_replace", 1000, tx.gate_replace("p1"))
     return found
 
 

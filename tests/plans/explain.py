@@ -25,7 +25,11 @@ def _text(value: object) -> str:
         case timedelta():
             return f"{value // timedelta(microseconds=1)} microseconds"
         case list():
-            return "{" + ",".join("NULL" if item is None else json.dumps(_text(item), ensure_ascii=False) for item in value) + "}"
+            return (
+                "{"
+                + ",".join("NULL" if item is None else json.dumps(_text(item), ensure_ascii=False) for item in value)
+                + "}"
+            )
         case _:
             return str(value)
 
@@ -60,8 +64,16 @@ def nodes(plan: Plan) -> Iterator[Plan]:
 def scanned(plan: Plan, tables: Sequence[str]) -> list[str]:
     """The tables, of these, that a plan reads from one end to the other: sequentially, or by an index without a condition (unless a
     limit stops it)."""
-    found = [node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan" and node["Relation Name"] in tables]
-    return found + [f"{node['Relation Name']} (whole index)" for node in _unbounded(plan, bounded=False) if node["Relation Name"] in tables]
+    found = [
+        node["Relation Name"]
+        for node in nodes(plan)
+        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in tables
+    ]
+    return found + [
+        f"{node['Relation Name']} (whole index)"
+        for node in _unbounded(plan, bounded=False)
+        if node["Relation Name"] in tables
+    ]
 
 
 def _unbounded(plan: Plan, *, bounded: bool) -> Iterator[Plan]:
@@ -75,6 +87,14 @@ def _unbounded(plan: Plan, *, bounded: bool) -> Iterator[Plan]:
 
 
 def pages(plan: Plan) -> int:
-    """Buffers touched. What a CTE touches may be counted twice: as its own, and as that of the node that asked for it."""
-    parts = [plan, *(node for node in nodes(plan) if node.get("Subplan Name", "").startswith("CTE "))]
-    return sum(part["Shared Hit Blocks"] + part["Shared Read Blocks"] for part in parts)
+    """Buffers touched: by each node itself, so that a CTE is not counted as its readers' as well."""
+    return sum(
+        max(0, _touched(node) - sum(map(_touched, node.get("Plans", ()))))
+        for node in nodes(plan)
+        if node["Node Type"] != "CTE Scan"
+    )
+
+
+def _touched(node: Plan) -> int:
+    """By a node and what it asks."""
+    return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])

@@ -3,6 +3,7 @@ empty and filled afterwards, another's fell from 1,100 to 11 a second behind 1,0
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -10,7 +11,7 @@ import pytest
 
 from fleetcron.store.factory import make_store
 from fleetcron.store.postgres.database import HOT, PLANNED, SETTINGS, Database
-from tests.plans.calls import Call, calls
+from tests.plans.calls import LONG_AGO, Call, calls
 from tests.plans.explain import MOST_SECONDS, explain, pages, prepare, scanned
 from tests.plans.filled import HOT_TABLES, NO_AUTOVACUUM, fill
 
@@ -77,4 +78,60 @@ async def test_no_hot_statement_scans_a_hot_table(pg_url: str) -> None:
     finally:
         await early.close()
         await admin.close()
-    assert found == []
+    assert not found, "\n".join(found)
+
+
+LANE = """
+INSERT INTO fleetcron.job (name, queue, priority, max_attempts, dead_letter, spec) VALUES ('work', 'default', 5, 3, true, '{}');
+INSERT INTO fleetcron.worker (node, host, pid, slots, started_at, heartbeat_at, expires_at)
+    VALUES ('n', 'h', 1, 1000, now(), now(), now() + interval '1 hour');
+INSERT INTO fleetcron.run (id, due_at, priority, job, queue, tenant, payload)
+    SELECT i, now() - interval '1 minute', 5, 'work', 'default', '', '{}' FROM generate_series(1, 150) i;
+INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id)
+    SELECT queue, priority, tenant, due_at, id, 1 FROM fleetcron.run;
+INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id)
+    SELECT 'default', 5, '', now() + interval '1 minute' + i * interval '1 microsecond', i, 1 FROM generate_series(1000, 201000) i"""
+CLAIM_PAGES = 4500
+"""For 100 runs: to find, delete, lease and read each. The 200,000 that are due later fill 3,000 pages, and their index as many again."""
+
+
+@pytest.mark.both_pg
+async def test_a_claim_does_not_walk_the_rows_that_are_due_later(pg_url: str) -> None:
+    """Prepared long before, as a worker's is: its plan was made when there was nothing, and is used ever after."""
+    statements = await ready_made(pg_url)
+    claim = next(call for call in await calls() if call.statement == "claim")
+    admin = await asyncpg.connect(pg_url)
+    await admin.execute(NO_AUTOVACUUM)
+    await admin.execute("ANALYZE")
+    worker = await connect(pg_url, {**SETTINGS, **HOT}, statements, [claim])
+    try:
+        lane = (["default"], [5], [""], [LONG_AGO])
+        everything, few = (_claim(claim, lane, most) for most in (100, 1000))
+        for _ in range(8):
+            await explain(worker, "claim", everything, analyze=True)
+        await admin.execute(LANE)
+        found = []
+        for statistics in ("analysed while empty", "analysed"):
+            for args, runs, what in ((everything, 100, "a full claim"), (few, 150, "a claim that comes back short")):
+                for _ in range(8):
+                    plan = await explain(worker, "claim", args, analyze=True)
+                    assert plan["Actual Rows"] == runs
+                    if pages(plan) > CLAIM_PAGES:
+                        found.append(f"{statistics}: {what} touches {pages(plan)} pages")
+            await admin.execute("ANALYZE")
+        generic = await worker.fetchval("SELECT generic_plans FROM pg_prepared_statements WHERE name = 'claim'")
+    finally:
+        await worker.close()
+        await admin.close()
+    assert not found, "\n".join(found)
+    assert generic > 5
+
+
+def _claim(call: Call, lane: tuple[list[object], ...], most: int) -> list[object]:
+    """The parameters of a claim of at most so many, from one lane."""
+    args = list(call.args)
+    args[2:6] = lane
+    args[6] = timedelta(0)
+    args[7] = most
+    args[9] = [most] if isinstance(args[9], list) else most
+    return args

@@ -16,6 +16,8 @@ from fleetcron.durations import parse_duration
 _RATE = re.compile(r"\s*([0-9]{1,9})\s*/\s*([0-9]{0,9})\s*(ms|s|m|h|d)\s*", re.ASCII)
 _MICROSECOND, _SECOND = timedelta(microseconds=1), 1_000_000
 NO_LIMIT = 2**31 - 1
+MOST_UNPARKED = 200
+"""Runs of one job that leave its line at a time: a batch, as in a claim."""
 
 
 class Rate(NamedTuple):

@@ -17,7 +17,7 @@ from fleetcron.store.protocol import Rescued, Store
 log = logging.getLogger("fleetcron.scheduler")
 
 ABSENCE = 1.0
-"""Seconds that a presence lock must be missing: more than heartbeat.PRESENCE_TRUST."""
+"""Seconds that a presence lock must be missing: more than heartbeat.PRESENCE_CHECK + PRESENCE_TRUST (0.7 s)."""
 
 
 class Rescuer:

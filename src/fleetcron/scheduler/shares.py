@@ -28,8 +28,14 @@ T = TypeVar("T")
 
 OVERDUE = 3.0
 """Ttls after which a free shard is anybody's."""
+LONGEST = 0.8
+"""Ttls that a round may take: a path that swallows everything is found out before the last term ends."""
 KEEP = 10.0
 """Ttls for which nothing is given up after such a shard was taken: else it would go back to nobody at once."""
+
+
+class _Silence(StoreUnavailable):
+    """The database has not said anything in time."""
 
 
 class Shares:
@@ -68,16 +74,19 @@ class Shares:
     async def round(self) -> list[Leadership]:
         """One round; returns what this node has begun to lead. Never fails: doubt is stepping down."""
         try:
-            began = await self._in_time(self._round(), self._seconds / 2)
+            began = await self._in_time(self._round(), self._seconds * LONGEST)
             self._answered, self._trouble = monotonic(), False
         except StoreError as error:
             if not self._trouble:
-                log.warning("this node can lead nothing for now, it tries again: %s", error)
-            self._trouble = True
+                log.warning("this node can lead nothing new for now, it tries again: %s", error)
+            self._trouble, self._hurry = True, False
             self._contact.lost()
-            self.crew, self._hurry = Crew({}, {}, None), False
-            for one in self.led():
-                one.step_down(f"the database did not answer: {error}")
+            if isinstance(error, _Silence):  # nothing is known that was not known before: each term has its deadline
+                self.crew = Crew(self.crew.nodes, self.crew.leaders, None)
+            else:
+                self.crew = Crew({}, {}, None)
+                for one in self.led():
+                    one.step_down(f"the database did not answer: {error}")
             if monotonic() - self._answered > self._seconds:
                 self._elector.stand((), (), 0)
             return []
@@ -85,7 +94,7 @@ class Shares:
 
     async def _in_time(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
         """A database that says nothing is one that does not answer, long before its own time limits (case C66). What was asked is not waited
-        for: to give it up may take as long as an answer. Raises StoreUnavailable."""
+        for: to give it up may take as long as an answer. Raises _Silence."""
         task = asyncio.create_task(work)
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
@@ -95,7 +104,7 @@ class Shares:
             if not task.done():
                 task.cancel()
         if not task.done():
-            raise StoreUnavailable(f"no answer within {seconds:g} s")
+            raise _Silence(f"no answer within {seconds:g} s")
         return task.result()
 
     async def _round(self) -> list[Leadership]:

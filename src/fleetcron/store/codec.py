@@ -25,6 +25,9 @@ class _JobSpec(msgspec.Struct, omit_defaults=True):
     dead_letter: bool = True
     start_deadline: timedelta | None = None
     aliases: tuple[str, ...] = ()
+    max_running: int | None = None
+    rate: str | None = None
+    burst: int | None = None
     queue: str = "default"
     priority: int = 5
     max_attempts: int = 5
@@ -142,7 +145,7 @@ def limits_from(found: Sequence[Mapping[str, Any]]) -> Limits | None:
     return Limits(
         found[0]["version"],
         {row["name"]: _tenant(row) for row in limiters if row["kind"] == "tenant"},
-        frozenset(row["name"] for row in limiters if row["kind"] == "job" and row["paused"]),
+        {row["name"]: _tenant(row) for row in limiters if row["kind"] == "job"},
         {
             row["name"]: Queue(
                 name=row["name"], max_depth=row["max_depth"], on_full=row["on_full"], paused=bool(row["paused"])

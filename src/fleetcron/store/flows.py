@@ -17,6 +17,7 @@ from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.model import Missed, Overlap, Schedule
 from fleetcron.store.codec import one_shot, same_definition
 from fleetcron.store.depths import insert_fresh
+from fleetcron.store.job_lines import JobLimits, in_line
 from fleetcron.store.protocol import Admission, Claimed, FirstFn, Inserted, JudgeFn, NewRun
 from fleetcron.store.tx import Tx
 
@@ -172,11 +173,12 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
     due = await insert_fresh(tx, [(ids[i], runs[i]) for i in sorted(new)], wake)
     for i in sorted([*taken, *repeats]):
         run = runs[i]
-        if run.on_duplicate == "replace" and i not in new and not await tx.replace_run(holders[_ident(run)], run):
-            if await tx.dedup_take([(ids[i], run)]):  # the holder has ended meanwhile: this is no duplicate any more
-                due |= await insert_fresh(tx, [(ids[i], run)], wake)
-                holders[_ident(run)] = ids[i]
-                new.add(i)
+        if i in new or run.on_duplicate == "keep" or await tx.replace_run(holders[_ident(run)], run):
+            continue
+        if await tx.dedup_take([(ids[i], run)]):  # the holder has ended meanwhile: this is no duplicate any more
+            due |= await insert_fresh(tx, [(ids[i], run)], wake)
+            holders[_ident(run)] = ids[i]
+            new.add(i)
     return [Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False) for i, run in enumerate(runs)]
 
 
@@ -191,7 +193,9 @@ async def admit(tx: Tx, worker: int, gated: Sequence[Claimed]) -> list[Admission
     The gate's row is locked first and its holders are read after that, in a statement of their own: counting holders in the statement
     that locks would read a snapshot from before the lock was granted, and overshoot.
     """
-    verdicts = []
+    limits = await JobLimits.of(tx, worker, gated)
+    verdicts = await limits.line([run for run in gated if in_line(run)])
+    gated = [run for run in gated if not in_line(run)]
     for run in sorted(gated, key=lambda r: (r.gate or "", r.due_at, r.run_id)):
         assert run.gate is not None
         await tx.gate_lock(run.gate)
@@ -203,11 +207,13 @@ async def admit(tx: Tx, worker: int, gated: Sequence[Claimed]) -> list[Admission
         began = verdict == "miss" and await tx.has_started(run.run_id)
         if began and policy != "replace":
             verdict = "wait"  # no tick that can still be skipped, but a run that waits for its next attempt
+        if verdict == "start" and limits.room(run.job_limit) <= 0:
+            verdict = "wait"  # for its job's sake, at its own gate
         match verdict:
             case "start":
                 if policy == "replace":
                     await _replace(tx, run.gate)
-                if await tx.gate_take(worker, run):
+                if await tx.gate_take(worker, run) and await limits.take(run.job_limit, [run]):
                     verdicts.append(Admission(run.run_id, "start"))
             case "wait":
                 if await tx.gate_park(worker, run):

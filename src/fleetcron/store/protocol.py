@@ -106,6 +106,7 @@ class Claimed(msgspec.Struct):
     deaths: int = 0  # how many workers died holding it
     prev_at: datetime | None = None
     limited: bool = False  # counts against the limits of its tenant
+    job_limit: str | None = None  # the job whose limits it has to pass before it starts; set by the worker
 
 
 class Claim(msgspec.Struct):
@@ -116,12 +117,16 @@ class Claim(msgspec.Struct):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Everything that limits claims, as of a version: tenants, jobs that are paused, queues."""
+    """Everything that limits claims, as of a version: tenants, jobs (as records of the same kind), queues."""
 
     version: int
     tenants: dict[str, Tenant]
-    paused_jobs: frozenset[str]
+    jobs: dict[str, Tenant]
     queues: dict[str, Queue]
+
+
+JOB_GATE = "job:"
+"""How the gates begin at which the runs of limited jobs wait. Others are "schedule:<name>" and "key:<concurrency key>"."""
 
 
 class LimitedClaim(msgspec.Struct, frozen=True):
@@ -346,13 +351,14 @@ class Store(Protocol):
     async def claim_limited(
         self, worker: int, lanes: Sequence[Lane], *, limit: int, quantum: int | Sequence[int], jobs: Sequence[int] | None
     ) -> LimitedClaim: ...
-    async def mark_limited(self, worker: int, tenants: Sequence[str]) -> None: ...
+    async def mark_limited(self, worker: int, tenants: Sequence[str], jobs: Sequence[str]) -> None: ...
     async def limits(self, known: int = -1) -> Limits | None: ...
     async def started(self, worker: int, run_ids: Sequence[int]) -> None: ...
     async def complete(self, worker: int, done: Sequence[Done]) -> set[int]: ...
     async def settle(self, worker: int, settled: Sequence[Settled]) -> set[int]: ...
     async def admit(self, worker: int, gated: Sequence[Claimed]) -> list[Admission]: ...
     async def unpark(self) -> list[str]: ...
+    async def unpark_jobs(self) -> tuple[list[str], timedelta | None]: ...
     async def step_get(self, run_id: int, name: str) -> str | None: ...
     async def step_put(self, worker: int, run_id: int, fence: int, name: str, result: str) -> bool: ...
     async def progress(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from fleetcron.decide.limits import Limit
 from fleetcron.decide.misfire import MissRange
 from fleetcron.model import Missed, Queue, Schedule, Tenant
 from fleetcron.store.protocol import Claimed, NewRun
@@ -164,6 +165,18 @@ class Tx(Protocol):
     async def put_queue(self, queue: Queue) -> None: ...
     async def depth(self, queue: str, most: int) -> int:
         """How many runs of the queue are due and wait, counted no further than `most`, as committed before the queue was locked."""
+        ...
+
+    async def job_limits(self, jobs: Sequence[str]) -> dict[str, Limit]:
+        """What the limits of these jobs leave, each locked, as committed before the locks were granted; jobs without limits are left out."""
+        ...
+
+    async def job_take(self, worker: int, job: str, runs: Sequence[Claimed]) -> set[int]:
+        """Leased runs are let in: they count, and take their tokens. Returns those whose lease is still held."""
+        ...
+
+    async def job_park(self, worker: int, job: str, runs: Sequence[Claimed]) -> set[int]:
+        """Leased runs wait in the job's line; returns those whose lease was still held."""
         ...
 
     async def limits_changed(self) -> None: ...

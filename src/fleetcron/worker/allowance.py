@@ -8,7 +8,7 @@ back, and the rest counts against the limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from fleetcron.model import Tenant
@@ -70,6 +70,10 @@ class Allowance:
         found = self._limits.tenants.get(tenant)
         return 1 if found is None else found.weight
 
+    def holds_back(self) -> bool:
+        """Is there any lane that may not be claimed from now?"""
+        return bool(self._rests or self._closed or self._shut)
+
     def may(self, lane: Lane, now: float) -> bool:
         """May a claim be made from this lane now?"""
         if lane.queue in self._closed or lane.tenant in self._shut:
@@ -112,7 +116,7 @@ class Allowance:
         """Ask about everything again."""
         self._rests.clear()
 
-    def next_rest(self, lanes: Sequence[Lane]) -> float | None:
+    def next_rest(self, lanes: Iterable[Lane]) -> float | None:
         """When the first of these lanes that rest is to be asked about again."""
         if not self._rests:
             return None

@@ -132,7 +132,9 @@ class Claimer:
             await self._look()
         now, steady = self._clock.now(), self._clock.steady()
         room = self._room()
-        may = [lane for lane in self._lanes.values() if self.allowance.may(lane, steady)]
+        may = list(self._lanes.values())
+        if self.allowance.holds_back():
+            may = [lane for lane in may if self.allowance.may(lane, steady)]
         due = [lane for lane in may if lane.first_due.timestamp() <= now]
         if room > 0 and due and (self._free() > 0 or not all(map(self.allowance.limited, due))):
             return await self._claim(lease, due, room, 0.0)
@@ -287,7 +289,7 @@ class Claimer:
             ]
             if upcoming and self._room() > self._runner.pending():
                 timeout = min(timeout, max(min(upcoming), 0.0))
-            rested = self.allowance.next_rest(list(self._lanes.values()))
+            rested = self.allowance.next_rest(self._lanes.values())
             if rested is not None and self._free() > 0:
                 timeout = min(timeout, max(rested - self._clock.steady(), 0.0))
         else:

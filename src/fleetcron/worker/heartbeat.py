@@ -19,8 +19,8 @@ log = logging.getLogger("fleetcron.worker")
 
 PRESENCE_CHECK = 0.2
 """Seconds between looks at the presence connection: a lost one is taken again well within PRESENCE_TRUST."""
-PRESENCE_TRUST = 1.0
-"""Seconds that a session may be trusted after its presence lock was lost; the rescuer waits for twice that."""
+PRESENCE_TRUST = 0.5
+"""Seconds that a session may be trusted after its presence lock was seen lost (within PRESENCE_CHECK); the rescuer waits for longer than both."""
 
 
 class _Birth:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from fleetcron.decide.limits import Limit
+from fleetcron.decide.limits import MOST_UNPARKED, NO_LIMIT, Limit
 from fleetcron.model import Queue, Tenant
 from fleetcron.store import depths
 from fleetcron.store.codec import limits_from
@@ -49,9 +49,22 @@ class Limiting(PostgresBase):
         """The queues in which no more may wait."""
         return [row[0] for row in await self.db.fetch("queues_full", self.clock_now())]
 
-    async def mark_limited(self, worker: int, tenants: Sequence[str]) -> None:
-        """What the worker holds of these tenants counts against their limits from now on."""
-        await self.db.fetch("limited_mark", worker, list(tenants))
+    async def mark_limited(self, worker: int, tenants: Sequence[str], jobs: Sequence[str]) -> None:
+        """What the worker holds of these tenants and jobs counts against their limits from now on."""
+        await self.db.fetch("limited_mark", worker, list(tenants), list(jobs))
+
+    async def unpark_jobs(self) -> tuple[list[str], timedelta | None]:
+        """As many runs as may start leave the lines of limited jobs; the queues to wake, and when to ask again (None: when something has
+        ended)."""
+        queues: set[str] = set()
+        waits: list[timedelta] = []
+        if jobs := [row[0] for row in await self.db.fetch("job_lines")]:
+            left = {row[0]: Limit(*row[1:6]) for row in await self.db.fetch("job_room", self.clock_now(), jobs)}
+            for job in jobs:
+                if room := min(left[job].room() if job in left else NO_LIMIT, MOST_UNPARKED):
+                    queues |= {row[0] for row in await self.db.fetch("job_unpark", job, room)}
+                waits += [rest] if job in left and (rest := left[job].after(room).rest()) is not None else []
+        return sorted(queues), min(waits, default=None)
 
     async def claim_limited(
         self,

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from fleetcron.decide.limits import depth_us, per_us
+from fleetcron.decide.limits import Limit, depth_us, per_us
 from fleetcron.decide.misfire import MissRange
 from fleetcron.errors import StoreUnavailable
 from fleetcron.model import Missed, Queue, Schedule, Tenant
 from fleetcron.store.codec import missed_from, missed_json, schedule_from, schedule_spec
 from fleetcron.store.flows import let_run
 from fleetcron.store.postgres.database import Session
-from fleetcron.store.protocol import Claimed, NewRun
+from fleetcron.store.protocol import JOB_GATE, Claimed, NewRun
 
 DEDUP_UNTIL_STARTED = 1
 """Flag of a ready row: its dedup key ends when it is claimed. (Flag 2, set in gate_park.sql: it has waited for a gate.)"""
@@ -215,6 +215,19 @@ class PostgresTx:
 
     async def depth(self, queue: str, most: int) -> int:
         return int(await self._s.fetchval("queue_depth", self._s.clock, queue, most))
+
+    async def job_limits(self, jobs: Sequence[str]) -> dict[str, Limit]:
+        locked = [row[0] for row in await self._s.fetch("job_limit_lock", list(jobs))]
+        rows = await self._s.fetch("job_room", self._s.clock, locked) if locked else []
+        return {row[0]: Limit(*row[1:6]) for row in rows}
+
+    async def job_take(self, worker: int, job: str, runs: Sequence[Claimed]) -> set[int]:
+        held = ([r.run_id for r in runs], [r.fence for r in runs])
+        return {row[0] for row in await self._s.fetch("job_take", self._s.clock, worker, *held, job)}
+
+    async def job_park(self, worker: int, job: str, runs: Sequence[Claimed]) -> set[int]:
+        held = ([r.run_id for r in runs], [r.fence for r in runs])
+        return {row[0] for row in await self._s.fetch("job_park", worker, *held, JOB_GATE + job)}
 
     async def limits_changed(self) -> None:
         await self._s.fetch("limits_changed")

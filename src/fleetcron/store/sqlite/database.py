@@ -15,6 +15,7 @@ from fleetcron.store.sqlite.session import Session
 from fleetcron.store.sqlite.statements import load_statements
 from fleetcron.store.sqlite.tx import SqliteTx
 from fleetcron.store.sqlite.writer import Writer
+from fleetcron.threads import off_loop
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class Database:
         for channel in channels:
             channel.shut()
         for channel in channels:
-            await asyncio.to_thread(channel.join)
+            await off_loop(channel.join)
 
     async def read(self, where: str, work: Callable[[Session], T], *, slow: bool = False) -> T:
         """Run `work`, which only reads, on a reader's thread. Raises StoreUnavailable and StoreError."""

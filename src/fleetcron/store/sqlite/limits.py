@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from fleetcron.decide.limits import Limit
+from fleetcron.decide.limits import MOST_UNPARKED, NO_LIMIT, Limit
 from fleetcron.model import Queue, Tenant
 from fleetcron.store import depths
 from fleetcron.store.codec import limits_from
 from fleetcron.store.protocol import Claim, Claimed, Lane, LimitedClaim, Limits
-from fleetcron.store.sqlite import leases
+from fleetcron.store.sqlite import leases, place
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.session import Session, json_list
 
@@ -46,10 +46,17 @@ class Limiting(SqliteBase):
         """The queues in which no more may wait."""
         return await self.db.read("full_queues", _full)
 
-    async def mark_limited(self, worker: int, tenants: Sequence[str]) -> None:
-        """What the worker holds of these tenants counts against their limits from now on."""
-        names = json_list(tenants)
-        await self.db.write("mark_limited", lambda session: session.execute("limited_mark", worker, names))
+    async def mark_limited(self, worker: int, tenants: Sequence[str], jobs: Sequence[str]) -> None:
+        """What the worker holds of these tenants and jobs counts against their limits from now on."""
+        args = (worker, json_list(tenants), json_list(jobs))
+        await self.db.write("mark_limited", lambda session: session.execute("limited_mark", *args))
+
+    async def unpark_jobs(self) -> tuple[list[str], timedelta | None]:
+        """As many runs as may start leave the lines of limited jobs; the queues to wake, and when to ask again (None: when something has
+        ended)."""
+        if not await self.db.read("unpark_jobs", lambda session: session.fetch("job_lines")):
+            return [], None  # the usual case: it costs no write lock
+        return await self.db.write("unpark_jobs", _unpark)
 
     async def claim_limited(
         self,
@@ -68,6 +75,24 @@ class Limiting(SqliteBase):
         return await self.db.write(
             "claim_limited", lambda session: _claim(session, worker, list(zip(lanes, quanta, strict=True)), limit, jobs)
         )
+
+
+def _unpark(session: Session) -> tuple[list[str], timedelta | None]:
+    jobs = [row[0] for row in session.fetch("job_lines")]
+    left = {row[0]: Limit(*row[1:6]) for row in session.fetch("job_room", session.now, json_list(jobs))}
+    queues: set[str] = set()
+    waits = []
+    for job in jobs:
+        room = left[job].room() if job in left else NO_LIMIT
+        line = session.fetch("job_line", job, min(room, MOST_UNPARKED)) if room else []
+        for row in line:
+            session.fetch("parked_delete", row[8], row[3], row[4], place.ANY_ATTEMPTS)
+        if line:
+            session.many("ready_insert", [row[:8] for row in line])
+            session.woke = True
+        queues |= {row[0] for row in line}
+        waits += [rest] if job in left and (rest := left[job].after(len(line)).rest()) is not None else []
+    return sorted(queues), min(waits, default=None)
 
 
 def _full(session: Session) -> list[str]:
@@ -96,6 +121,6 @@ def _claim(
         run.limited = True
     session.many("lease_limit", [(worker, run.run_id, run.tenant) for run in runs])
     for tenant, n in Counter(run.tenant for run in runs).items():
-        session.execute("limiter_take", session.now, tenant, n)
+        session.execute("limiter_take", session.now, "tenant", tenant, n)
     rest = {name: found.rest() for name, found in left.items() if found.room() == 0}
     return LimitedClaim(Claim(session.moment if runs else None, runs), rest)

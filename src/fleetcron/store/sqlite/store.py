@@ -21,6 +21,7 @@ from fleetcron.store.sqlite.session import Session
 from fleetcron.store.sqlite.watcher import Bell, Watcher
 from fleetcron.store.sqlite.work import Work
 from fleetcron.store.versions import check_versions
+from fleetcron.threads import off_loop
 
 
 class SqliteStore(Registry, Runs, Work, Lead, Locks, Limiting):
@@ -88,7 +89,7 @@ class SqliteStore(Registry, Runs, Work, Lead, Locks, Limiting):
         self._bell.clear()
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            await asyncio.to_thread(watcher.close)
+            await off_loop(watcher.close)
         await self.db.close()
 
     async def pending_migrations(self) -> list[str]:

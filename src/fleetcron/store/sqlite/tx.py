@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.clock import from_us, to_us
-from fleetcron.decide.limits import depth_us, per_us
+from fleetcron.decide.limits import Limit, depth_us, per_us
 from fleetcron.decide.misfire import MissRange
 from fleetcron.model import Missed, Queue, Schedule, Tenant
 from fleetcron.store.codec import missed_from, missed_json, schedule_spec
 from fleetcron.store.flows import let_run
-from fleetcron.store.protocol import Claimed, NewRun
+from fleetcron.store.protocol import JOB_GATE, Claimed, NewRun
 from fleetcron.store.sqlite import leases, place, rows
 from fleetcron.store.sqlite.inserts import due_us, insert_runs
 from fleetcron.store.sqlite.session import Session, at_or_none, json_list, us, us_or_none
@@ -197,9 +197,13 @@ class SqliteTx:
         return self._s.fetchval("gate_take", worker, run.run_id, run.fence, run.gate) is not None
 
     async def gate_park(self, worker: int, run: Claimed) -> bool:
-        if self._s.fetchval("gate_park", worker, run.run_id, run.fence, run.gate) is None:
+        assert run.gate is not None
+        return self._park(worker, run, run.gate)
+
+    def _park(self, worker: int, run: Claimed, gate: str) -> bool:
+        if self._s.fetchval("gate_park", worker, run.run_id, run.fence, gate) is None:
             return False
-        self._s.execute("gate_forgive", run.run_id)
+        self._s.execute("gate_forgive", run.run_id, gate)
         leases.refund(self._s, leases.end(self._s, worker, [(run.run_id, run.fence)]).values())
         return True
 
@@ -233,6 +237,17 @@ class SqliteTx:
 
     async def depth(self, queue: str, most: int) -> int:
         return int(self._s.fetchval("queue_depth", self._s.now, queue, most))
+
+    async def job_limits(self, jobs: Sequence[str]) -> dict[str, Limit]:
+        return {row[0]: Limit(*row[1:6]) for row in self._s.fetch("job_room", self._s.now, json_list(jobs))}
+
+    async def job_take(self, worker: int, job: str, runs: Sequence[Claimed]) -> set[int]:
+        taken = {r.run_id for r in runs if self._s.execute("job_take", worker, r.run_id, r.fence, job)}
+        self._s.execute("limiter_take", self._s.now, "job", job, len(taken))
+        return taken
+
+    async def job_park(self, worker: int, job: str, runs: Sequence[Claimed]) -> set[int]:
+        return {r.run_id for r in runs if self._park(worker, r, JOB_GATE + job)}
 
     async def limits_changed(self) -> None:
         self._s.execute("limits_changed")

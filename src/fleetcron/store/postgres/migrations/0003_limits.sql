@@ -28,6 +28,9 @@ INSERT INTO fleetcron.meta (key, value) VALUES ('limits', '0');
 -- Set on leases of limited tenants only.
 ALTER TABLE fleetcron.lease ADD COLUMN tenant text;
 CREATE INDEX lease_tenant ON fleetcron.lease (tenant) WHERE tenant IS NOT NULL;
+-- Set on leases of limited jobs only, when they are let in.
+ALTER TABLE fleetcron.lease ADD COLUMN job text;
+CREATE INDEX lease_job ON fleetcron.lease (job) WHERE job IS NOT NULL;
 
 -- A depth counts what waits for a gate, too.
 CREATE INDEX parked_queue ON fleetcron.parked (queue);

@@ -1,5 +1,6 @@
 -- claim.sql for lanes of limited tenants, whose limiters this transaction has locked: each lane gives at most `most` runs, each tenant at most
 -- `room`, also over several lanes. A rate token is taken for each. The leases name the tenant: that is what the next claim counts.
+-- Tokens go by the time of this statement, not of the transaction's begin: the nearer to the start, the better is it kept to.
 -- Index: ready_pkey (one range a lane), run_pkey, limiter_pkey. Locks: limiter (held), worker FOR KEY SHARE, ready SKIP LOCKED.
 WITH alive AS MATERIALIZED (
     SELECT 1 FROM fleetcron.worker WHERE id = $2 AND expires_at > coalesce($1::timestamptz, now()) FOR KEY SHARE),
@@ -18,8 +19,8 @@ gone AS (
     DELETE FROM fleetcron.ready WHERE ctid = ANY (ARRAY(SELECT tid FROM pick WHERE n <= room ORDER BY nth, n LIMIT $9))
     RETURNING run_id, attempt, flags, tenant),
 spent AS (
-    UPDATE fleetcron.limiter t SET tat = greatest(t.tat, coalesce($1::timestamptz, now())) + g.n * t.per * interval '1 microsecond',
-        filled_at = CASE WHEN t.tat <= coalesce($1::timestamptz, now()) THEN coalesce($1::timestamptz, now()) ELSE t.filled_at END
+    UPDATE fleetcron.limiter t SET tat = greatest(t.tat, coalesce($1::timestamptz, statement_timestamp())) + g.n * t.per * interval '1 microsecond',
+        filled_at = CASE WHEN t.tat <= coalesce($1::timestamptz, statement_timestamp()) THEN coalesce($1::timestamptz, statement_timestamp()) ELSE t.filled_at END
     FROM (SELECT tenant, count(*) AS n FROM gone GROUP BY tenant) g WHERE t.kind = 'tenant' AND t.name = g.tenant AND t.per IS NOT NULL),
 undup AS (
     DELETE FROM fleetcron.dedup WHERE ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
@@ -27,7 +28,7 @@ undup AS (
         ORDER BY k.job, k.tenant, k.key FOR UPDATE))),
 leased AS (
     INSERT INTO fleetcron.lease (worker, run_id, fence, attempt, started_at, tenant)
-    SELECT $2, run_id, nextval('fleetcron.fence'), attempt + 1, coalesce($1::timestamptz, now()), tenant FROM gone
+    SELECT $2, run_id, nextval('fleetcron.fence'), attempt + 1, coalesce($1::timestamptz, statement_timestamp()), tenant FROM gone
     RETURNING run_id, fence, attempt)
 SELECT l.run_id, l.fence, l.attempt, r.job, r.payload::text, r.due_at,
        r.late_at IS NOT NULL AND r.late_at < coalesce($1::timestamptz, now()) AS late,

@@ -5,10 +5,10 @@
 WITH tick AS MATERIALIZED (
     SELECT r.id, r.nominal_at, r.missed::text AS missed, r.queue, r.priority, r.tenant, r.due_at FROM fleetcron.run r
     WHERE r.schedule = $2 AND r.nominal_at >= $3 AND r.nominal_at <= coalesce($1::timestamptz, now()) AND r.state = 'open' AND r.late_at IS NOT NULL
-    UNION
+    UNION ALL
     SELECT r.id, r.nominal_at, r.missed::text, r.queue, r.priority, r.tenant, r.due_at
     FROM (SELECT * FROM fleetcron.run WHERE schedule = $2 AND nominal_at <= $4 ORDER BY nominal_at DESC LIMIT $5) r
-    WHERE r.state = 'open' AND r.late_at IS NOT NULL)
+    WHERE r.nominal_at < $3 AND r.state = 'open' AND r.late_at IS NOT NULL)
 SELECT t.id, t.nominal_at, t.missed FROM tick t
 JOIN fleetcron.ready q ON q.queue = ANY (ARRAY[t.queue]) AND (q.priority, q.tenant, q.due_at, q.run_id) = (t.priority, t.tenant, t.due_at, t.id)
 ORDER BY t.nominal_at FOR UPDATE OF q SKIP LOCKED

@@ -10,10 +10,10 @@ WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 tick AS MATERIALIZED (
     SELECT r.id, r.queue, r.priority, r.tenant, r.due_at, r.nominal_at FROM fleetcron.run r
     WHERE r.schedule = $2 AND r.state = 'open' AND r.nominal_at >= $3 AND r.started_at IS NULL
-    UNION
+    UNION ALL
     SELECT r.id, r.queue, r.priority, r.tenant, r.due_at, r.nominal_at
     FROM (SELECT * FROM fleetcron.run WHERE schedule = $2 AND nominal_at <= $5 ORDER BY nominal_at DESC LIMIT $6) r
-    WHERE r.state = 'open' AND r.started_at IS NULL),
+    WHERE r.nominal_at < $3 AND r.state = 'open' AND r.started_at IS NULL),
 hot AS (SELECT q.ctid, q.run_id FROM fleetcron.ready q JOIN tick t
         ON q.queue = ANY (ARRAY[t.queue]) AND (q.priority, q.tenant, q.due_at, q.run_id) = (t.priority, t.tenant, t.due_at, t.id)
         WHERE q.attempt = 0 FOR UPDATE OF q SKIP LOCKED),
@@ -26,8 +26,9 @@ gone_cold AS (
 taken AS (SELECT run_id FROM gone UNION ALL SELECT run_id FROM gone_cold),
 parked AS (DELETE FROM fleetcron.parked p USING fleetcron.run r
            WHERE p.gate = 'schedule:' || $2 AND p.attempt = 0 AND r.id = ANY (ARRAY[p.run_id]) AND r.started_at IS NULL RETURNING p.run_id),
-held AS (UPDATE fleetcron.lease l SET cancel = true FROM fleetcron.worker w, tick t WHERE l.worker = ANY (ARRAY[w.id]) AND l.run_id = t.id AND l.ahead),
 every AS (SELECT run_id FROM taken UNION ALL SELECT run_id FROM parked),
+held AS (UPDATE fleetcron.lease l SET cancel = true FROM fleetcron.worker w, tick t WHERE l.worker = ANY (ARRAY[w.id]) AND l.run_id = t.id AND l.ahead
+         AND t.id NOT IN (SELECT run_id FROM every)),
 erased AS (DELETE FROM fleetcron.run r WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at > (SELECT now FROM n)),
 closed AS (UPDATE fleetcron.run r SET state = 'missed', reason = $4, finished_at = (SELECT now FROM n)
            WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at <= (SELECT now FROM n)

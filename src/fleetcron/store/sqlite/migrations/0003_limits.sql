@@ -29,6 +29,9 @@ INSERT INTO meta (key, value) VALUES ('limits', 0);
 -- Set on leases of limited tenants only.
 ALTER TABLE lease ADD COLUMN tenant TEXT;
 CREATE INDEX lease_tenant ON lease (tenant) WHERE tenant IS NOT NULL;
+-- Set on leases of limited jobs only, when they are let in.
+ALTER TABLE lease ADD COLUMN job TEXT;
+CREATE INDEX lease_job ON lease (job) WHERE job IS NOT NULL;
 
 -- A depth counts what waits for a gate, too.
 CREATE INDEX parked_queue ON parked (queue);

@@ -1,0 +1,114 @@
+"""Real workers under overload, killed at random: limits hold at every instant by the database's clock, are used up, and nothing leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from fleetcron import Fleet
+from tests.crash.test_kills import APP, lines
+from tests.support.processes import NodeProcess, started, wait_until
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
+
+RATE, BURST, MAX_RUNNING = 50, 10, 3
+
+# Whatever happens to a lease of the tenant, with the database's clock. The limiter's lock is held from the count to the commit of a claim,
+# so that what is noted lies in the order in which it holds.
+WITNESS = """
+CREATE TABLE witness (n bigserial PRIMARY KEY, what int NOT NULL, run_id bigint NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF TG_OP = 'INSERT' AND NEW.tenant = 'acme' THEN
+        INSERT INTO witness (what, run_id, at) VALUES (1, NEW.run_id, NEW.started_at);
+    END IF;
+    IF TG_OP = 'DELETE' AND OLD.tenant = 'acme' THEN INSERT INTO witness (what, run_id) VALUES (-1, OLD.run_id); END IF;
+    RETURN NULL; END $$;
+CREATE TRIGGER see AFTER INSERT OR DELETE ON fleetcron.lease FOR EACH ROW EXECUTE FUNCTION see();
+"""
+
+
+async def sql(url: str, text: str) -> list[tuple[int, float]]:
+    connection = await asyncpg.connect(url)
+    try:
+        if text == WITNESS:
+            await connection.execute(text)
+            return []
+        return [(row[0], row[1].timestamp()) for row in await connection.fetch(text)]
+    finally:
+        await connection.close()
+
+
+def make_nodes(url: str, folder: Path, log: Path, *args: str) -> Iterator[NodeProcess]:
+    for n in count():
+        yield NodeProcess(url, APP, folder, *args, "--lease", "3s", env={"CRASH_LOG": str(log)}, name=f"{args[1]}{n}")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "used"),
+    [(12, 0.85), pytest.param(60, 0.95, marks=[pytest.mark.soak])],
+)
+def test_limits_under_overload_with_kills(pg_url: str, tmp_path: Path, seconds: float, used: float) -> None:
+    log = tmp_path / "crash.log"
+    chance = random.Random(seconds)
+    nodes = make_nodes(pg_url, tmp_path, log, "--role", "worker", "--concurrency", "8")
+    scheduler = next(make_nodes(pg_url, tmp_path, log, "--role", "scheduler"))
+    live = [next(nodes) for _ in range(4)]
+    total = int(RATE * seconds * 1.5)
+    with started(scheduler, *live), Fleet(pg_url).blocking as fleet:
+        wait_until(lambda: len(fleet.nodes()) == 5, what="five nodes")
+        asyncio.run(sql(pg_url, WITNESS))
+        fleet.set_tenant("acme", rate=f"{RATE}/s", burst=BURST, max_running=MAX_RUNNING)
+        time.sleep(1.2)  # a change takes effect within a second
+        fleet.submit_many("slow", [{"n": n, "seconds": 0.005} for n in range(total)], tenant="acme")
+        begin = time.time()
+        kills = 0
+        try:
+            while time.time() < begin + seconds:
+                time.sleep(chance.uniform(1.5, 4) if seconds < 30 else chance.uniform(6, 10))
+                victim = chance.randrange(4)
+                live[victim].kill()
+                kills += 1
+                live[victim] = next(nodes).start()
+            took = time.time() - begin
+            fleet.set_tenant("acme", paused=True)
+            time.sleep(1)
+            wait_until(lambda: fleet.tenants()[0].running == 0, within=30, what="nothing left running")
+        finally:
+            for node in live:
+                node.kill()
+    seen = asyncio.run(sql(pg_url, "SELECT what, at FROM witness ORDER BY n"))
+    running = worst = 0
+    for what, _ in seen:
+        running += what
+        worst = max(worst, running)
+    claims = sorted(at for what, at in seen if what == 1)
+    over = max(
+        (j - i + 1) - (RATE * (claims[j] - claims[i]) + BURST)
+        for i in range(len(claims))
+        for j in range(i, len(claims))
+    )
+    share = len(claims) / (RATE * took + BURST)
+    begun = sorted(float(line[2]) for line in lines(log, "start"))
+    print(
+        f"{kills} kills in {took:.1f} s: {len(claims)} claims, {share:.1%} of the allowed, at most {worst} at once, "
+        f"{over:+.2f} over the rate in the worst window; {len(begun)} handlers started, {excess(begun):+.2f} by their own clocks"
+    )
+    assert kills >= 3
+    assert worst <= MAX_RUNNING
+    assert over <= 1e-3, "no window has more, but for the rounding of seconds to floats"
+    assert running == 0
+    assert share >= used
+
+
+def excess(starts: list[float]) -> float:
+    """By how many starts the worst window exceeds rate × length + burst."""
+    return max(
+        j - i + 1 - RATE * (starts[j] - starts[i]) - BURST for i in range(len(starts)) for j in range(i, len(starts))
+    )
