@@ -28,6 +28,9 @@ _JOB_OPTIONS = {
     "dead_letter",
     "start_deadline",
     "aliases",
+    "max_running",
+    "rate",
+    "burst",
 }
 
 
@@ -67,6 +70,9 @@ class Declarations:
         executor: ExecutorName | None = None,
         strict: bool = False,
         dead_letter: bool = True,
+        max_running: int | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
         aliases: Sequence[str] = (),
     ) -> Callable[[F], F]: ...
     @overload
@@ -76,7 +82,8 @@ class Declarations:
 
         `async def` runs on the worker's event loop, a plain `def` in a thread, `executor="process"` in a child process of its own, the only
         kind whose `timeout` stops any code. With `cron=`, `every=` or `at=` the job gets a schedule of its own name; then `misfire=` is
-        required ("fire_all", "fire_once" or "skip"). Raises ConfigError or TriggerError at once for what cannot work.
+        required ("fire_all", "fire_once" or "skip"). `max_running` (runs at one time) and `rate` (starts in a time, "100/m", of which `burst`
+        may come at once) hold over the whole fleet. Raises ConfigError or TriggerError at once for what cannot work.
         """
         if callable(_name):
             self._declare(_name, None, {})
@@ -106,6 +113,9 @@ class Declarations:
             dead_letter=options.get("dead_letter", True),
             start_deadline=options.get("start_deadline"),
             aliases=options.get("aliases", ()),
+            max_running=options.get("max_running"),
+            rate=options.get("rate"),
+            burst=options.get("burst"),
         )
         assert handler is not None
         for taken in (job.name, *job.aliases):

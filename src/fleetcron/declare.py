@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from fleetcron.decide.limits import NO_LIMIT, parse_rate
 from fleetcron.durations import parse_duration
 from fleetcron.errors import ConfigError, TriggerError
 from fleetcron.handlers import Handler
@@ -64,6 +65,23 @@ def check_priority(priority: object) -> int:
     return priority
 
 
+def check_whole(value: Any, what: str, *, most: int = NO_LIMIT) -> int | None:
+    """A whole number above zero, or None. Raises ConfigError."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+        raise ConfigError(f"{what}={value!r}: expected a whole number from 1 to {most}, or None")
+    return value
+
+
+def check_rate(value: Any, what: str) -> str | None:
+    """A rate, or None. Raises ConfigError."""
+    if value is not None:
+        try:
+            parse_rate(value, what)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+    return value  # type: ignore[no-any-return]
+
+
 def default_name(fn: Callable[..., Any]) -> str:
     """`module.function` as the app is imported: also for a module that was started as a script."""
     module = fn.__module__
@@ -100,6 +118,9 @@ def make_job(
     dead_letter: bool,
     start_deadline: Duration | None,
     aliases: Sequence[str],
+    max_running: int | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
 ) -> tuple[Job, Handler | None]:
     """A job and, for a Python function, its handler. Raises ConfigError for what could not work."""
     if name is None:
@@ -141,6 +162,9 @@ def make_job(
         dead_letter=dead_letter,
         start_deadline=None if start_deadline is None else _duration(start_deadline, "start_deadline"),
         aliases=tuple(check_name(a, f"job {name!r}: alias") for a in aliases),
+        max_running=check_whole(max_running, f"job {name!r}: max_running"),
+        rate=check_rate(rate, f"job {name!r}: rate"),
+        burst=check_whole(burst, f"job {name!r}: burst"),
     ), handler
 
 
@@ -234,6 +258,8 @@ __all__ = [
     "Declared",
     "check_name",
     "check_priority",
+    "check_rate",
+    "check_whole",
     "default_name",
     "make_job",
     "make_schedule",

@@ -27,7 +27,7 @@ from fleetcron.options import parse_options
 from fleetcron.payload import encode_payload
 from fleetcron.run import Run, Waiters
 from fleetcron.store.factory import make_store
-from fleetcron.store.protocol import CANCELS, REGISTRY, SCHEDULES, NewRun, Store
+from fleetcron.store.protocol import CANCELS, LIMITS, REGISTRY, SCHEDULES, NewRun, Store
 from fleetcron.submitter import Submitter, until_room
 from fleetcron.triggers import Trigger
 
@@ -136,9 +136,10 @@ class Fleet(Declarations, Management):
         return self._submitter
 
     async def _register(self, store: Store) -> None:
-        await store.put_jobs([d.job for d in self._declared.values()])
-        if self._declared:
-            await store.notify([REGISTRY])
+        declared = [d.job for d in self._declared.values()]
+        await store.put_jobs(declared)
+        if declared:
+            await store.notify([REGISTRY, LIMITS] if await store.limit_jobs(declared) else [REGISTRY])
         self._registry = {job.name: job for job in await store.jobs()}
         schedules = [
             await self._as_paused(store, d.schedule) for d in self._declared.values() if d.schedule is not None

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from fleetcron.decide.limits import parse_rate
-from fleetcron.declare import check_name
+from fleetcron.declare import check_name, check_rate, check_whole
 from fleetcron.errors import ConfigError, NotFound
 from fleetcron.model import OnFull, Queue, Tenant
 from fleetcron.store.protocol import LIMITS, Store
 
 KEEP: Any = object()
 """An option that was not given: it stays as it is."""
-_MOST = 2**31 - 1
 
 
 class Limiting:
@@ -41,11 +39,11 @@ class Limiting:
         ConfigError."""
         given = {"rate": rate, "burst": burst, "max_running": max_running, "weight": weight, "paused": paused}
         changes = {what: value for what, value in given.items() if value is not KEEP}
-        if changes.get("rate") is not None:
-            _rate(changes["rate"])
+        check_rate(changes.get("rate"), "rate")
         for what in ("burst", "max_running"):
-            _whole(changes.get(what), what, none=True)
-        _whole(changes.get("weight", 1), "weight", most=1000)
+            check_whole(changes.get(what), what)
+        if check_whole(changes.get("weight"), "weight", most=1000) is None:
+            changes |= {"weight": 1} if "weight" in changes else {}
         _flag(changes.get("paused", False), "paused")
         await self.store.set_tenant(name if name == "" else check_name(name, "tenant"), changes, self._who())
         await self.store.notify([LIMITS])
@@ -63,7 +61,7 @@ class Limiting:
         not given stays as it is; None lifts the limit. Raises ConfigError."""
         given = {"max_depth": max_depth, "on_full": on_full, "paused": paused}
         changes = {what: value for what, value in given.items() if value is not KEEP}
-        _whole(changes.get("max_depth"), "max_depth", none=True)
+        check_whole(changes.get("max_depth"), "max_depth")
         if changes.get("on_full", "reject") not in ("reject", "wait"):
             raise ConfigError(f"on_full={on_full!r}: expected 'reject' or 'wait'")
         _flag(changes.get("paused", False), "paused")
@@ -87,20 +85,6 @@ class Limiting:
         if not await self.store.pause_job(name, paused, self._who()):
             raise NotFound(missing)
         await self.store.notify([LIMITS])
-
-
-def _rate(value: Any) -> None:
-    try:
-        parse_rate(value)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _whole(value: Any, name: str, *, none: bool = False, most: int = _MOST) -> None:
-    if value is None and none:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ConfigError(f"{name}={value!r}: expected a whole number from 1 to {most}{', or None' if none else ''}")
 
 
 def _flag(value: Any, name: str) -> None:

@@ -26,7 +26,7 @@ from fleetcron.model import (
     State,
 )
 from fleetcron.run import Run
-from fleetcron.store.protocol import CANCELS, REGISTRY, SCHEDULES, NewRun, RunFilter, Store
+from fleetcron.store.protocol import CANCELS, LIMITS, REGISTRY, SCHEDULES, NewRun, RunFilter, Store
 
 T = TypeVar("T")
 
@@ -243,7 +243,7 @@ class Management(Limiting):
             answers.append("created" if old is None else "unchanged" if same else "edited")
         if changed := [job for job, answer in zip(jobs, answers, strict=True) if answer != "unchanged"]:
             await self.store.put_jobs(changed)
-            await self.store.notify([REGISTRY])
+            await self.store.notify([REGISTRY, LIMITS] if await self.store.limit_jobs(changed) else [REGISTRY])
         self._registry = known | {job.name: job for job in jobs}
         return answers
 

@@ -23,6 +23,7 @@ def at(hour: int, minute: int = 0, second: float = 0, day: int = 10) -> datetime
 class Start(NamedTuple):
     """A run as its handler saw it."""
 
+    schedule: str | None
     nominal_at: datetime | None
     started_at: datetime
     missed: Missed | None
@@ -44,11 +45,10 @@ class Notebook:
         }
         self.fleet = Fleet(url, **options)
         self.starts: list[Start] = []
-        self.trigger: Trigger = Cron("* * * * *")
 
         @self.fleet.job("work")
         async def work(ctx: Context) -> None:
-            self.starts.append(Start(ctx.nominal_at, self.vf.now, ctx.missed, ctx.attempt))
+            self.starts.append(Start(ctx.schedule, ctx.nominal_at, self.vf.now, ctx.missed, ctx.attempt))
 
         self.work = work
         self.vf = VirtualFleet(self.fleet, now=now, **virtual)
@@ -66,8 +66,9 @@ class Notebook:
         await self.fleet.schedule("work", self.work, trigger, **options)
         return trigger
 
-    def late(self) -> list[Start]:
-        return [start for start in self.starts if start.late]
+    def late(self, schedule: str = "work") -> list[Start]:
+        """Starts of a schedule that were not on time."""
+        return [start for start in self.starts if start.late and start.schedule == schedule]
 
     def nominals(self) -> list[datetime | None]:
         return [start.nominal_at for start in self.starts]

@@ -16,20 +16,26 @@ from tests.reliability.support import NOON, Notebook, at, check_account, ticks
 DOWN, UP, END = at(12, 0, 30), at(12, 10, 20), at(12, 13)
 FIRST, LAST = at(12, 1), at(12, 10)
 
-# (policy, options) → how many of the latest missed ticks start late. 12:10 is 20 s old when everything is up again.
-POLICIES: list[Any] = [
-    pytest.param("fire_all", {}, 10, id="fire_all"),
-    pytest.param("fire_all", {"misfire_grace": "5m"}, 10, id="fire_all-5m"),
-    pytest.param("fire_all", {"catchup_limit": 3}, 3, id="fire_all-3"),
-    pytest.param("fire_all", {"catchup_limit": 0}, 0, id="fire_all-0"),
-    pytest.param("fire_once", {}, 1, id="fire_once"),
-    pytest.param("fire_once", {"misfire_grace": 0}, 1, id="fire_once-0"),
-    pytest.param("fire_once", {"misfire_grace": "1h"}, 1, id="fire_once-1h"),
-    pytest.param("skip", {}, 1, id="skip"),
-    pytest.param("skip", {"misfire_grace": "10s"}, 0, id="skip-10s"),
-    pytest.param("skip", {"misfire_grace": 0}, 0, id="skip-0"),
-    pytest.param("skip", {"misfire_grace": "1h"}, 1, id="skip-1h"),
-]
+# Schedule → its policy, and how many of the latest missed ticks start late. 12:10 is 20 s old when everything is up again.
+POLICIES: dict[str, tuple[dict[str, Any], int]] = {
+    "fire_all": ({"misfire": "fire_all"}, 10),
+    "fire_all, grace 5m": ({"misfire": "fire_all", "misfire_grace": "5m"}, 10),
+    "fire_all, limit 3": ({"misfire": "fire_all", "catchup_limit": 3}, 3),
+    "fire_all, limit 0": ({"misfire": "fire_all", "catchup_limit": 0}, 0),
+    "fire_once": ({"misfire": "fire_once"}, 1),
+    "fire_once, grace 0": ({"misfire": "fire_once", "misfire_grace": 0}, 1),
+    "fire_once, grace 1h": ({"misfire": "fire_once", "misfire_grace": "1h"}, 1),
+    "skip": ({"misfire": "skip"}, 1),
+    "skip, grace 10s": ({"misfire": "skip", "misfire_grace": "10s"}, 0),
+    "skip, grace 0": ({"misfire": "skip", "misfire_grace": 0}, 0),
+    "skip, grace 1h": ({"misfire": "skip", "misfire_grace": "1h"}, 1),
+}
+TRIGGER = Cron("* * * * *")
+
+
+async def define(book: Notebook) -> None:
+    """A minutely schedule for each policy, all of them in one fleet and through one outage."""
+    await book.fleet.schedule_many([(name, book.work, TRIGGER, {}, options) for name, (options, _) in POLICIES.items()])
 
 
 def crash(vf: VirtualFleet) -> None:
@@ -62,22 +68,33 @@ def thaw(vf: VirtualFleet) -> None:
     vf.thaw_scheduler()
 
 
-def check_outage(book: Notebook, late: int, policy: str) -> None:
-    """`late` ticks of the outage start once it is over, the latest ones, oldest first; the others are missed; the rest is on time."""
-    named = ticks(book.trigger, NOON, END)
-    check_account(named, book.vf.runs, book.vf.misses)
-    assert [s.nominal_at for s in book.late()] == named[:10][10 - late :]
-    assert all(UP <= s.started_at <= at(12, 10, 30) for s in book.late()), "as soon as everything is up again"
-    assert [(s.nominal_at, s.started_at) for s in book.starts if not s.late] == [(t, t) for t in named[10:]]
-    told = [s.missed for s in book.late()]
-    if policy == "fire_all":
-        assert told == [None] * late
-    elif late:
-        assert told == [Missed(first=FIRST, last=at(12, 9), count=9)]
-    assert all(s.missed is None for s in book.starts if not s.late and (late or s.nominal_at != at(12, 11)))
+def check_outage(book: Notebook, first: datetime) -> None:
+    """Of the ticks from `first` to 12:10, the latest ones that the policy allows start once all is up again, oldest first; the others
+    are missed. Everything before and after is on time."""
+    named = ticks(TRIGGER, NOON, END)
+    down = [tick for tick in named if first <= tick <= LAST]
+    for name, (options, late) in POLICIES.items():
+        late = min(late, len(down))
+        starts = [start for start in book.starts if start.schedule == name]
+        runs = [run for run in book.vf.runs if run.schedule == name]
+        check_account(named, runs, [miss for miss in book.vf.misses if miss.schedule == name])
+        assert [s.nominal_at for s in book.late(name)] == down[len(down) - late :], name
+        assert all(UP <= s.started_at <= at(12, 10, 30) for s in book.late(name)), "as soon as everything is up again"
+        on_time = [(tick, tick) for tick in named if tick not in down]
+        assert [(s.nominal_at, s.started_at) for s in starts if not s.late] == on_time, name
+        told = [s.missed for s in book.late(name)]
+        if options["misfire"] == "fire_all":
+            assert told == [None] * late, name
+        elif late:
+            assert told == [Missed(first=first, last=at(12, 9), count=len(down) - 1)], name
+        # Nobody else is told, but the first one in time where no late one was there to be told.
+        rest = [s for s in starts if not s.late and s.missed is not None]
+        assert [s.nominal_at for s in rest] in (
+            [],
+            [at(12, 11)] if late == 0 and options["misfire"] != "fire_all" else [],
+        ), name
 
 
-@pytest.mark.parametrize(("policy", "options", "late"), POLICIES)
 @pytest.mark.parametrize(
     ("down", "up"),
     [
@@ -88,60 +105,44 @@ def check_outage(book: Notebook, late: int, policy: str) -> None:
     ],
 )
 async def test_everything_down(
-    store_url: str,
-    policy: Any,
-    options: Any,
-    late: int,
-    down: Callable[[VirtualFleet], None],
-    up: Callable[[VirtualFleet], None],
+    store_url: str, down: Callable[[VirtualFleet], None], up: Callable[[VirtualFleet], None]
 ) -> None:
     async with Notebook(store_url) as book:
-        book.trigger = await book.minutely(misfire=policy, **options)
+        await define(book)
         await book.vf.advance(DOWN)
         down(book.vf)
         await book.vf.advance(UP)
         assert book.starts == []
         up(book.vf)
         await book.vf.advance(END)
-        check_outage(book, late, policy)
+        check_outage(book, FIRST)
 
 
-@pytest.mark.parametrize(("policy", "options", "late"), POLICIES)
 @pytest.mark.parametrize("how", ["stopped", "crashed", "frozen"])
-async def test_only_the_workers_down(store_url: str, policy: Any, options: Any, late: int, how: str) -> None:
+async def test_only_the_workers_down(store_url: str, how: str) -> None:
     """The leader judges meanwhile what nobody starts; the account is the same."""
     async with Notebook(store_url) as book:
-        book.trigger = await book.minutely(misfire=policy, **options)
+        await define(book)
         await book.vf.advance(DOWN)
         {"stopped": book.vf.stop_worker, "crashed": book.vf.crash_worker, "frozen": book.vf.freeze_worker}[how]()
         await book.vf.advance(UP)
         assert book.starts == []
         book.vf.thaw_worker() if how == "frozen" else book.vf.start_worker()
         await book.vf.advance(END)
-        check_outage(book, late, policy)
+        check_outage(book, FIRST)
 
 
-@pytest.mark.parametrize(("policy", "options", "late"), POLICIES)
-async def test_only_the_scheduler_down(store_url: str, policy: Any, options: Any, late: int) -> None:
+async def test_only_the_scheduler_down(store_url: str) -> None:
     """Ticks written ahead start on time without a leader; the others are judged when one is back."""
     async with Notebook(store_url) as book:
-        await book.minutely(misfire=policy, **options)
+        await define(book)
         await book.vf.advance(DOWN)
         book.vf.crash_scheduler()
         await book.vf.advance(UP)
-        assert [(s.nominal_at, s.started_at) for s in book.starts] == [(FIRST, FIRST)]
+        assert {(s.nominal_at, s.started_at) for s in book.starts} == {(FIRST, FIRST)}
         book.vf.start_scheduler()
         await book.vf.advance(END)
-        named = ticks(Cron("* * * * *"), NOON, END)
-        check_account(named, book.vf.runs, book.vf.misses)
-        late = min(late, 9)
-        assert [s.nominal_at for s in book.late()] == named[1:10][9 - late :]
-        assert [(s.nominal_at, s.started_at) for s in book.starts if not s.late] == [
-            (FIRST, FIRST),
-            *((t, t) for t in named[10:]),
-        ]
-        if policy != "fire_all" and late:
-            assert book.late()[0].missed == Missed(first=at(12, 2), last=at(12, 9), count=8)
+        check_outage(book, at(12, 2))
 
 
 @pytest.mark.parametrize("policy", ["fire_all", "fire_once", "skip"])
@@ -236,3 +237,29 @@ async def test_a_run_that_has_started_is_not_judged_with_late_ticks(store_url: s
         assert starts[8:] == [FIRST, at(12, 11)]
         assert {run.state for run in vf.runs} == {"succeeded"}
         check_account(ticks(Cron("* * * * *"), NOON, vf.now), vf.runs, vf.misses)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a beat does not renew a session past its time, though nobody has taken it over (reported)"
+)
+async def test_a_database_that_was_away_for_longer_than_a_lease_reruns_nothing(store_url: str) -> None:
+    """Everybody waits for the database for a minute, then goes on. The workers report before anybody is declared dead, and the run that
+    was under way meanwhile ends as what it is: the first attempt."""
+    fleet = Fleet(store_url, lease="15s")
+    starts: list[datetime] = []
+
+    @fleet.job("work")
+    async def work() -> str:
+        starts.append(vf.now)
+        await vf.sleep("5m")
+        return "done"
+
+    async with VirtualFleet(fleet, now=NOON) as vf:
+        run = await fleet.submit(work)
+        await vf.advance("30s")
+        freeze(vf)
+        await vf.advance("1m")
+        thaw(vf)
+        await vf.advance("10m")
+        await run.refresh()
+        assert (run.state, run.result, [a.number for a in run.attempts], starts) == ("succeeded", "done", [1], [NOON])

@@ -167,7 +167,8 @@ class Scheduler:
             await self._until(monotonic() + 0.25)
 
     async def _unpark(self) -> None:
-        if queues := await self._store.unpark():
+        from_lines, _ = await self._store.unpark_jobs()
+        if queues := sorted({*from_lines, *await self._store.unpark()}):
             await self._store.notify(queues)
 
     async def _judge_late(self) -> None:

@@ -61,6 +61,12 @@ class Link:
                 self._timeline.add(self._clock.now + rest)
         return found
 
+    async def unpark_jobs(self) -> tuple[list[str], timedelta | None]:
+        queues, rest = await self._store.unpark_jobs()
+        if rest:
+            self._timeline.add(self._clock.now + rest)
+        return queues, rest
+
     async def complete(self, worker: int, done: Sequence[Done]) -> set[int]:
         return set() if self.cut else await self._store.complete(worker, done)
 

@@ -181,7 +181,7 @@ class VirtualScheduler:
             moved |= await promote(self._store) > 0
         rescued = await self._rescue()
         if self._fresh or rescued:
-            moved |= bool(await self._store.unpark()) or rescued
+            moved |= bool(await self._store.unpark()) or bool((await self._store.unpark_jobs())[0]) or rescued
         if self._fresh or self._world.waiting(now - STEP):
             judged = self.link.judged
             await self.tickers[0].judge_late()

@@ -19,7 +19,7 @@ EVERY = 1.0
 _FIRST_REST, _LONGEST_REST = 0.05, 0.8
 """Seconds until a tenant that has as many running as it may is asked about again, doubled from time to time."""
 
-_NONE = Limits(-1, {}, frozenset(), {})
+_NONE = Limits(-1, {}, {}, {})
 
 
 class Allowance:
@@ -31,6 +31,8 @@ class Allowance:
         self._limited: frozenset[str] = frozenset()
         self._shut: frozenset[str] = frozenset()  # paused tenants
         self._closed: frozenset[str] = frozenset()  # paused queues
+        self.limited_jobs: frozenset[str] = frozenset()
+        self.paused_jobs: frozenset[str] = frozenset()
         self._rests: dict[str, float] = {}
         self._waits: dict[str, float] = {}  # tenants whose runs must end first: how long they rest
         self._looked = float("-inf")
@@ -47,19 +49,17 @@ class Allowance:
         limits = await self._store.limits(self._limits.version)
         if limits is None:
             return False
-        before, limited = self._limited, frozenset(name for name, t in limits.tenants.items() if _limits(t))
-        if fresh := sorted(limited - before):
-            await self._store.mark_limited(worker, fresh)
-        self._limits, self._limited = limits, limited
+        limited = frozenset(name for name, tenant in limits.tenants.items() if _limits(tenant))
+        jobs = frozenset(name for name, job in limits.jobs.items() if _limits(job))
+        if limited - self._limited or jobs - self.limited_jobs:
+            await self._store.mark_limited(worker, sorted(limited - self._limited), sorted(jobs - self.limited_jobs))
+        self._limits, self._limited, self.limited_jobs = limits, limited, jobs
+        self.paused_jobs = frozenset(name for name, job in limits.jobs.items() if job.paused)
         self._shut = frozenset(name for name, tenant in limits.tenants.items() if tenant.paused)
         self._closed = frozenset(name for name, queue in limits.queues.items() if queue.paused)
         self._rests.clear()
         self._waits.clear()
         return True
-
-    @property
-    def paused_jobs(self) -> frozenset[str]:
-        return self._limits.paused_jobs
 
     def limited(self, lane: Lane) -> bool:
         """Is this a lane of a limited tenant?"""
@@ -85,8 +85,9 @@ class Allowance:
         return not (
             run.queue in self._closed
             or run.tenant in self._shut
-            or run.job in self._limits.paused_jobs
+            or run.job in self.paused_jobs
             or (run.tenant in self._limited and not run.limited)
+            or (run.job in self.limited_jobs and run.job_limit is None)
         )
 
     def rest(self, rests: Mapping[str, timedelta | None], now: float) -> None:

@@ -43,6 +43,8 @@ _SWEEP_AT_LEAST = 10.0
 _COMMIT_LAG = timedelta(seconds=0.2)
 """Runs become visible at commit, a little after the due time that they carry: bounds stay this far behind."""
 _MAX_BOUNDS = 256
+_LINE_PAUSE = 0.01
+"""Seconds between looks at the lines of limited jobs, at least: more tokens of a quick rate are let in together."""
 
 
 Place = tuple[str, int, str]
@@ -74,6 +76,7 @@ class Claimer:
         self._cursor: dict[Group, str] = {}
         self._begun: dict[Group, tuple[str, int]] = {}
         self._looked = self._checked = self._measured = float("-inf")
+        self._lines_at = float("-inf")  # when to look whether more runs of limited jobs may start
         self._finished, self._rate = 0, 0.0
         self.stopping = False
         self.last_round = float("-inf")  # monotonic time of the last look or claim that the database answered
@@ -92,6 +95,7 @@ class Claimer:
     def limits_changed(self) -> None:
         """A limit or a pause was set, changed or lifted."""
         self.allowance.changed()
+        self._lines_at = float("-inf")
         self.wake(sweep=True)
 
     def ended(self, tenants: Iterable[str]) -> None:
@@ -128,6 +132,8 @@ class Claimer:
         if await self.allowance.refresh(lease.worker, self._clock.steady()):
             self._swept = self._looked = float("-inf")  # what was held back may lie below the lower bounds
             self._intake.give_back(self._runner.unstarted_but(self.allowance.keeps))
+        if self.allowance.limited_jobs and self._clock.steady() >= self._lines_at:
+            await self.open_lines()
         if self._clock.steady() - self._looked >= POLL:
             await self._look()
         now, steady = self._clock.now(), self._clock.steady()
@@ -147,6 +153,16 @@ class Claimer:
         if soon and later > 0 and ahead > 0:
             return await self._claim(lease, soon, later, ahead)
         return False
+
+    async def open_lines(self) -> None:
+        """Let those who may start now leave the lines of limited jobs. (The leader does so each second.)"""
+        if not self.allowance.limited_jobs:
+            return
+        queues, rest = await self._store.unpark_jobs()
+        wait = POLL if rest is None else min(max(rest.total_seconds(), _LINE_PAUSE), POLL)
+        self._lines_at = self._clock.steady() + wait
+        for queue in queues:
+            self.wake(queue, sweep=True)
 
     async def _look(self) -> None:
         self._looked = self._clock.steady()
@@ -289,6 +305,8 @@ class Claimer:
             ]
             if upcoming and self._room() > self._runner.pending():
                 timeout = min(timeout, max(min(upcoming), 0.0))
+            if self.allowance.limited_jobs:
+                timeout = min(timeout, max(self._lines_at - self._clock.steady(), 0.0))
             rested = self.allowance.next_rest(self._lanes.values())
             if rested is not None and self._free() > 0:
                 timeout = min(timeout, max(rested - self._clock.steady(), 0.0))

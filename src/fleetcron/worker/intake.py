@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from fleetcron.clock import sleep
 from fleetcron.decide.misfire import judge
 from fleetcron.errors import StoreError
-from fleetcron.store.protocol import Claimed, Settled, Store
+from fleetcron.store.protocol import JOB_GATE, Claimed, Settled, Store
 from fleetcron.worker.completer import Completer, handed_back
 from fleetcron.worker.dbclock import DbClock
 from fleetcron.worker.entry import Entries
@@ -33,8 +33,16 @@ class Intake:
     """Takes claimed runs in; `stalled` ones wait here for their lease to be certain again."""
 
     def __init__(
-        self, store: Store, runner: Runner, completer: Completer, clock: DbClock, entries: Entries, lease: timedelta
+        self,
+        store: Store,
+        runner: Runner,
+        completer: Completer,
+        clock: DbClock,
+        entries: Entries,
+        lease: timedelta,
+        limited_jobs: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
+        self._limited_jobs = limited_jobs
         self._store, self._runner, self._completer, self._clock, self._entries, self._lease = (
             store,
             runner,
@@ -51,9 +59,12 @@ class Intake:
         """Route claimed runs. A gate is asked when a run is due, not when it is claimed. `ahead`: they were claimed before they were due."""
         late: defaultdict[str, list[Claimed]] = defaultdict(list)
         gated: list[Claimed] = []
+        limited = self._limited_jobs()
         now = None
         for run in claimed:
             entry = self._entries.get(run.job)
+            if entry is not None:
+                _gate(run, entry.job.name if entry.job.name in limited else None)
             if entry is None:
                 self._completer.settled(lease.worker, _unknown(run))
             elif run.expires_at is not None and run.expires_at < (now := now or self._clock.moment()):
@@ -172,6 +183,15 @@ class Intake:
         """Wait for what is being judged."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
+
+
+def _gate(run: Claimed, job_limit: str | None) -> None:
+    """A run of a limited job has to pass a gate, its own or its job's; one that waited at its job's, which is not limited any more, has not."""
+    run.job_limit = job_limit
+    if run.gate is None and job_limit is not None:
+        run.gate = JOB_GATE + job_limit
+    elif run.gate is not None and job_limit is None and run.gate.startswith(JOB_GATE):
+        run.gate = None
 
 
 def _unknown(run: Claimed) -> Settled:

@@ -75,7 +75,9 @@ class Worker:
             max_error=options.max_error,
             on_stale=self._stale,
         )
-        self.intake = Intake(store, self.runner, self.completer, self.clock, self.entries, options.lease)
+        self.intake = Intake(
+            store, self.runner, self.completer, self.clock, self.entries, options.lease, lambda: self.claimer.allowance.limited_jobs
+        )
         self.claimer = Claimer(
             store,
             self.runner,
@@ -275,6 +277,7 @@ class Worker:
 
     async def _unpark(self) -> None:
         try:
+            await self.claimer.open_lines()
             for queue in await self._store.unpark():
                 self.claimer.wake(queue, sweep=True)  # they are due as they were, before what was claimed meanwhile
                 await self._store.notify([queue])

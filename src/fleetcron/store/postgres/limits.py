@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 from fleetcron.decide.limits import MOST_UNPARKED, NO_LIMIT, Limit
-from fleetcron.model import Queue, Tenant
+from fleetcron.model import Job, Queue, Tenant
 from fleetcron.store import depths
 from fleetcron.store.codec import limits_from
+from fleetcron.store.job_lines import declare_limits, undeclared
 from fleetcron.store.postgres import rows
 from fleetcron.store.postgres.base import PostgresBase
 from fleetcron.store.postgres.database import Session
@@ -33,6 +34,15 @@ class Limiting(PostgresBase):
     async def set_queue(self, name: str, changes: Mapping[str, Any], who: str) -> Queue:
         async with self.tx("set_queue") as tx:
             return await depths.set_queue(tx, name, changes, who)
+
+    async def limit_jobs(self, jobs: Sequence[Job]) -> bool:
+        """Have the limits of these jobs be what their declarations say; False where they are so already."""
+        limits = await self.limits()
+        assert limits is not None
+        if changed := undeclared(jobs, limits.jobs):
+            async with self.tx("limit_jobs") as tx:
+                await declare_limits(tx, changed)
+        return bool(changed)
 
     async def pause_job(self, name: str, paused: bool, who: str) -> bool:
         """Have workers claim no runs of a job, or claim them again. False when there is no such job."""

@@ -24,9 +24,6 @@ class Registry(PostgresBase):
                     await session.fetch(
                         "put_job", job.name, job.queue, job.priority, job.max_attempts, job.dead_letter, job_spec(job)
                     )
-            if limited := undeclared(jobs, (await self.limits()).jobs):
-                async with self.tx("put_jobs") as tx:
-                    await declare_limits(tx, limited)
         return {job.name: job.id for job in await self.jobs()}
 
     async def jobs(self) -> list[Job]:

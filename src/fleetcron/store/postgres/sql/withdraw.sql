@@ -3,7 +3,7 @@
 -- Ticks of the future were never due: their runs go without a trace, and the new definition may name the instant again.
 -- Ticks already due (nominal_at <= now) become state `missed`, returned so that a miss record is written.
 -- $3: nothing older waits in ready or timetable that is due at its own instant. What an earlier judgement let run is due when it was judged:
--- it is among the last $6 ticks up to $5. What is parked at the schedule's gate may be of any age.
+-- it is among the last $6 ticks up to $5. What is parked at the schedule's gate, or in its job's line, may be of any age.
 -- What a worker has claimed ahead and not started is asked to stop there (the caller tells workers to look).
 -- Index: run_tick twice, then the keys of ready and timetable; parked_pkey, run_pkey. Locks: ready and timetable rows; those being claimed right now are left alone.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
@@ -25,7 +25,8 @@ gone_cold AS (
     DELETE FROM fleetcron.timetable WHERE ctid = ANY (ARRAY(SELECT ctid FROM cold)) RETURNING run_id),
 taken AS (SELECT run_id FROM gone UNION ALL SELECT run_id FROM gone_cold),
 parked AS (DELETE FROM fleetcron.parked p USING fleetcron.run r
-           WHERE p.gate = 'schedule:' || $2 AND p.attempt = 0 AND r.id = ANY (ARRAY[p.run_id]) AND r.started_at IS NULL RETURNING p.run_id),
+           WHERE p.gate = ANY (ARRAY['schedule:' || $2, (SELECT 'job:' || s.job FROM fleetcron.schedule s WHERE s.name = $2)])
+             AND p.attempt = 0 AND r.id = ANY (ARRAY[p.run_id]) AND r.schedule = $2 AND r.started_at IS NULL RETURNING p.run_id),
 every AS (SELECT run_id FROM taken UNION ALL SELECT run_id FROM parked),
 held AS (UPDATE fleetcron.lease l SET cancel = true FROM fleetcron.worker w, tick t WHERE l.worker = ANY (ARRAY[w.id]) AND l.run_id = t.id AND l.ahead
          AND t.id NOT IN (SELECT run_id FROM every)),
