@@ -54,7 +54,9 @@ class QueueFull(FleetcronError):
     `on_full="wait"`, and the caller could not wait (inside a transaction of its own)."""
 
     def __init__(self, queue: str, depth: int, limit: int, *, wait: bool = False) -> None:
-        super().__init__(f"queue {queue!r} is full: {depth} runs wait in it, and its max_depth is {limit}; nothing was submitted")
+        super().__init__(
+            f"queue {queue!r} is full: {depth} runs wait in it, and its max_depth is {limit}; nothing was submitted"
+        )
         self.queue, self.depth, self.limit, self.wait = queue, depth, limit, wait
 
 

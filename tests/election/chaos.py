@@ -30,7 +30,7 @@ class Report:
     lost: list[float] = field(default_factory=list)
     twice: list[float] = field(default_factory=list)
     worst: float = 0.0
-    late: dict[float, float] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
     terms: int = 0
 
     def __str__(self) -> str:
@@ -218,13 +218,15 @@ class Chaos:
             starts.setdefault(nominal, []).append(start)
         named = [float(tick) for tick in range(math.ceil(begin), math.floor(end) + 1)]
         self.report.named = len(named)
-        self.report.late = {
-            tick: min(starts[tick]) - tick for tick in named if tick in starts and min(starts[tick]) - tick > 0.05
-        }
         self.report.lost = [tick for tick in named if tick not in starts]
         self.report.worst = max((min(starts[tick]) - tick for tick in named if tick in starts), default=0.0)
         with Fleet(self.url).blocking as fleet:
-            created = Counter(run.nominal_at for run in fleet.runs(schedule="tick", limit=10_000))
+            runs = fleet.runs(schedule="tick", limit=10_000)
+        created = Counter(run.nominal_at for run in runs)
+        written = {run.nominal_at.timestamp(): run.created_at.timestamp() for run in runs if run.nominal_at is not None}
+        for tick in named:
+            if tick in starts and (late := min(starts[tick]) - tick) > 0.05:
+                self.report.late.append(f"{tick:.0f}: started {late:+.2f} s, written {written[tick] - tick:+.2f} s")
         self.report.twice = [tick for tick in named if len(starts.get(tick, [])) > 1]
         self.report.twice += [at.timestamp() for at, n in created.items() if n > 1 and at is not None]
 

@@ -168,7 +168,9 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
             won |= again
             unknown = [i for i in unknown if ids[i] not in again]
     if unknown:
-        raise StoreUnavailable(f"insert: key {runs[unknown[0]].key!r} kept changing hands; nothing was written, try again")
+        raise StoreUnavailable(
+            f"insert: key {runs[unknown[0]].key!r} kept changing hands; nothing was written, try again"
+        )
     new = {i for i, run in enumerate(runs) if run.key is None or ids[i] in won}
     due = await insert_fresh(tx, [(ids[i], runs[i]) for i in sorted(new)], wake)
     for i in sorted([*taken, *repeats]):
@@ -179,7 +181,10 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
             due |= await insert_fresh(tx, [(ids[i], run)], wake)
             holders[_ident(run)] = ids[i]
             new.add(i)
-    return [Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False) for i, run in enumerate(runs)]
+    return [
+        Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False)
+        for i, run in enumerate(runs)
+    ]
 
 
 def _ident(run: NewRun) -> tuple[str, str, str]:

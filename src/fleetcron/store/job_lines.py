@@ -70,7 +70,11 @@ async def declare_limits(tx: Tx, jobs: Sequence[Job]) -> None:
 
 def undeclared(jobs: Sequence[Job], known: Mapping[str, Tenant]) -> list[Job]:
     """Those of these jobs whose limits are not what the store has."""
-    return [job for job in jobs if _limits(job) != ((it.rate, it.burst, it.max_running) if (it := known.get(job.name)) else (None,) * 3)]
+    return [
+        job
+        for job in jobs
+        if _limits(job) != ((it.rate, it.burst, it.max_running) if (it := known.get(job.name)) else (None,) * 3)
+    ]
 
 
 def _limits(job: Job) -> tuple[str | None, int | None, int | None]:
@@ -78,4 +82,10 @@ def _limits(job: Job) -> tuple[str | None, int | None, int | None]:
 
 
 def _limiter(job: Job, old: Tenant | None) -> Tenant:
-    return Tenant(name=job.name, rate=job.rate, burst=job.burst, max_running=job.max_running, paused=old is not None and old.paused)
+    return Tenant(
+        name=job.name,
+        rate=job.rate,
+        burst=job.burst,
+        max_running=job.max_running,
+        paused=old is not None and old.paused,
+    )

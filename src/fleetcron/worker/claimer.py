@@ -146,9 +146,7 @@ class Claimer:
             return await self._claim(lease, due, room, 0.0)
         later = room - self._runner.pending()  # no more than there are slots for: an idle worker could start it in time
         soon = [
-            lane
-            for lane in may
-            if now < lane.first_due.timestamp() <= now + ahead and not self.allowance.limited(lane)
+            lane for lane in may if now < lane.first_due.timestamp() <= now + ahead and not self.allowance.limited(lane)
         ]
         if soon and later > 0 and ahead > 0:
             return await self._claim(lease, soon, later, ahead)
@@ -172,7 +170,8 @@ class Claimer:
                 log.warning("a bucket is overdue that no leader has promoted: promoting it")
                 await self._store.promote()
         sweep = (
-            self._looked - self._swept >= max(POLL, min(_SWEEP_SHARE * self._sweep_took, _SWEEP_AT_LEAST)) or len(self._bounds) > _MAX_BOUNDS
+            self._looked - self._swept >= max(POLL, min(_SWEEP_SHARE * self._sweep_took, _SWEEP_AT_LEAST))
+            or len(self._bounds) > _MAX_BOUNDS
         )
         if sweep:
             self._bounds.clear()

@@ -20,7 +20,7 @@ log = logging.getLogger("fleetcron.worker")
 PRESENCE_CHECK = 0.2
 """Seconds between looks at the presence connection: a lost one is taken again well within PRESENCE_TRUST."""
 PRESENCE_TRUST = 0.5
-"""Seconds that a session may be trusted after its presence lock was seen lost (within PRESENCE_CHECK); the rescuer waits for longer than both."""
+"""Seconds that a session may be trusted after its presence lock was seen lost; the rescuer waits longer."""
 
 
 class _Birth:

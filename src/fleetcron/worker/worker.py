@@ -76,7 +76,13 @@ class Worker:
             on_stale=self._stale,
         )
         self.intake = Intake(
-            store, self.runner, self.completer, self.clock, self.entries, options.lease, lambda: self.claimer.allowance.limited_jobs
+            store,
+            self.runner,
+            self.completer,
+            self.clock,
+            self.entries,
+            options.lease,
+            lambda: self.claimer.allowance.limited_jobs,
         )
         self.claimer = Claimer(
             store,

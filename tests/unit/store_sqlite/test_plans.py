@@ -37,6 +37,8 @@ WALKS = {
     "stale_zones": "once a start",
     "counts": "for people; counts all that waits",
     "unknown_jobs": "for people; counts all that waits",
+    "queues": "for people; counts all that waits",
+    "tenants": "for people; counts all leases",
     "remove_job": "by hand, rare",
     "respread": "when shards change, and once in a while",
     "prune_sessions": "once an hour",

@@ -31,7 +31,9 @@ class Runs(PostgresBase):
                 session = Session(conn, self.db.statements, self.clock_now())
                 if keyed:
                     return await flows.insert_keyed(PostgresTx(session, self.shards), runs, ())
-                found = await session.fetch("insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), [], False)
+                found = await session.fetch(
+                    "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), [], False
+                )
                 if runs and not found:
                     return await _into_limited(PostgresTx(session, self.shards), runs, ())
         elif keyed:

@@ -165,7 +165,9 @@ class PostgresTx:
             answer = await self._s.fetchval("replace_run", self._s.clock, *args)
             if answer != "busy":
                 return answer is not None
-        raise StoreUnavailable(f"insert: run {run_id}, which is to be replaced, kept moving; nothing was written, try again")
+        raise StoreUnavailable(
+            f"insert: run {run_id}, which is to be replaced, kept moving; nothing was written, try again"
+        )
 
     async def gate_lock(self, gate: str) -> None:
         await self._s.fetch("gate_lock", gate)

@@ -190,7 +190,9 @@ class Work(PostgresBase):
                 if not won:
                     raise LeaseLost(f"run {run.run_id}: the lease is gone, nothing was committed")
             except BaseException:
-                with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):  # the connection's end does it too
+                with suppress(
+                    asyncpg.PostgresError, asyncpg.InterfaceError, OSError
+                ):  # the connection's end does it too
                     await transaction.rollback()
                 raise
             with translated("commit"):
