@@ -72,7 +72,7 @@ class Chaos:
         async with self._crew():
             for member in self.members:
                 await self._ready(member)
-            await self._until(lambda: len(self._starts()) > 1, 30, "the first ticks")
+            await self._until(self._written_ahead, 30, "ticks being written ahead")
             begin = time.time()
             end = begin + seconds
             under_way: set[asyncio.Task[None]] = set()
@@ -236,6 +236,14 @@ class Chaos:
             assert member.process.alive(), f"{member.process.name} has ended: {member.process.log.read_text()[-2000:]}"
             code = await asyncio.to_thread(member.process.stop)
             assert code == 0, f"{member.process.name} ended with {code}"
+
+    def _written_ahead(self) -> bool:
+        """The first ticks may be late, and then they are judged and written one by one: no fault before that is over."""
+        with Fleet(self.url).blocking as fleet:
+            newest = [
+                run.nominal_at.timestamp() for run in fleet.runs(schedule="tick", limit=1) if run.nominal_at is not None
+            ]
+        return len(self._starts()) > 1 and max(newest, default=0.0) > time.time() + 20
 
     async def _ready(self, member: Member) -> None:
         """A node that cannot open its database at the start says so and ends: no fault before it has."""

@@ -43,22 +43,47 @@ class Crowd:
             stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said,
         )  # fmt: skip
 
-    def disturb(self, holder: int | None) -> None:
-        """Kill one, or freeze it for a while: every other time the holder, which is then late when it thaws."""
+    async def disturb(self, fleet: Fleet) -> None:
+        """Kill somebody (every other time the holder), freeze anybody for a while, or freeze the holder until it is late."""
+        kind = self.chance.choice(["kill", "freeze", "freeze the holder"])
         running = [member for member in self.members if member not in self._frozen]
-        if not running:
+        holder = await self._holder(fleet)
+        if kind == "freeze the holder" or not running:
+            await self._freeze_the_holder(fleet)
             return
-        at = next((m for m in running if m.pid == holder), None)
-        member = at if at is not None and self.chance.random() < 0.5 else self.chance.choice(running)
-        if self.chance.random() < 0.4:
-            self.kills += 1
-            member.kill()
-            member.wait(10)
-            self.members[self.members.index(member)] = self._start()
-        else:
-            self.freezes += 1
-            member.send_signal(signal.SIGSTOP)
-            self._frozen[member] = time.monotonic() + self.chance.uniform(1.2 if member is at else 0.2, 2) * TTL
+        member = holder[0] if holder is not None and self.chance.random() < 0.5 else self.chance.choice(running)
+        if kind == "freeze":
+            self._freeze(member, self.chance.uniform(0.2, 2) * TTL)
+            return
+        self.kills += 1
+        self._frozen.pop(member, None)
+        member.kill()
+        member.wait(10)
+        self.members[self.members.index(member)] = self._start()
+
+    async def _holder(self, fleet: Fleet) -> tuple[subprocess.Popen[bytes], int] | None:
+        """Who has the lock, and its fence."""
+        held = next((one for one in await fleet.locks() if one.name == NAME), None)
+        pid = None if held is None else int(held.owner.rpartition(":")[2])
+        found = next((member for member in self.members if member.pid == pid), None)
+        return None if held is None or found is None else (found, held.fence)
+
+    async def _freeze_the_holder(self, fleet: Fleet) -> None:
+        """In its hold: it still has the lock when it stands still."""
+        for _ in range(20):
+            holder = await self._holder(fleet)
+            if holder is None or holder[0] in self._frozen:
+                continue
+            holder[0].send_signal(signal.SIGSTOP)
+            if await self._holder(fleet) == holder:
+                self._freeze(holder[0], self.chance.uniform(1.3, 2) * TTL)
+                return
+            holder[0].send_signal(signal.SIGCONT)
+
+    def _freeze(self, member: subprocess.Popen[bytes], seconds: float) -> None:
+        self.freezes += 1
+        member.send_signal(signal.SIGSTOP)
+        self._frozen[member] = time.monotonic() + seconds
 
     def thaw(self, *, everybody: bool = False) -> None:
         """Those whose time has come."""
@@ -119,8 +144,7 @@ async def trouble(fleet: Fleet, books: Resource, members: Crowd, wanted: int, wi
         members.check_alive()
         if taken >= disturb_at:
             disturb_at = taken + members.chance.randint(1, 2 * every)
-            held = [one.owner for one in await fleet.locks() if one.name == NAME]
-            members.disturb(int(held[0].rpartition(":")[2]) if held else None)
+            await members.disturb(fleet)
         await asyncio.sleep(0.02)
     seconds = time.monotonic() - began
     members.thaw(everybody=True)

@@ -47,7 +47,8 @@ class KeyElector(ABC):
 
     @abstractmethod
     async def _hold(self, keep: frozenset[int], free: Sequence[int], most: int) -> set[int]:
-        """Renew what is held, give back what is neither in `keep` nor in `free`, take up to `most` of the `free`; the shards now held.
+        """Renew what is held, give back what is neither in `keep` nor in `free`, hold up to `most` of the `free` (of more, the lowest); the
+        shards now held. What is held comes first in `free`.
         Raises ElectorUnreachable when any of it is in doubt, within a third of a ttl or so."""
 
     @abstractmethod
@@ -114,7 +115,12 @@ class KeyElector(ABC):
     async def _renew(self) -> None:
         self._hurry.clear()
         sent = monotonic()
-        held = frozenset(await self._hold(self._keep, random.sample(self._free, len(self._free)), self._most))
+        ours = sorted(self._held.intersection(self._free))
+        others = [shard for shard in self._free if shard not in self._held]
+        free = ours + random.sample(
+            others, len(others)
+        )  # every node in an order of its own: fewer ask for the same one
+        held = frozenset(await self._hold(self._keep, free, self._most))
         if self._trouble is not None:
             log.info("%s is reached", self._where)
         news = held != self._held or self._trouble is not None

@@ -24,7 +24,8 @@ class Elector(Protocol):
         ...
 
     def stand(self, keep: Collection[int], free: Sequence[int], most: int) -> None:
-        """Go on standing for the shards of `keep`, stand for up to `most` of the `free` ones, and for nothing else."""
+        """Go on standing for the shards of `keep`, stand for up to `most` of the `free` ones, and for nothing else. Of
+        more than that, nominations for the highest are given up."""
         ...
 
     def nominated(self, shard: int) -> bool:

@@ -13,16 +13,15 @@ import msgspec
 from fleetcron.decide.bounds import bounded_count, bounded_latest, bounded_next
 from fleetcron.decide.misfire import Facts, MissRange, Pending, Verdict
 from fleetcron.decide.overlap import overlap
-from fleetcron.errors import StoreError, StoreUnavailable
+from fleetcron.errors import StoreError
 from fleetcron.model import Missed, Overlap, Schedule
 from fleetcron.store.codec import one_shot, same_definition
 from fleetcron.store.depths import insert_fresh
 from fleetcron.store.job_lines import JobLimits, in_line
 from fleetcron.store.protocol import Admission, Claimed, FirstFn, Inserted, JudgeFn, NewRun
-from fleetcron.store.tx import Tx
+from fleetcron.store.tx import KeysMoved, Tx
 
 _TICK = timedelta(microseconds=1)
-_KEY_LOOKS = 20
 
 
 async def put_schedule(tx: Tx, new: Schedule, who: str, first: FirstFn) -> str:
@@ -141,7 +140,11 @@ def let_run(schedule: Schedule) -> tuple[datetime | None, int]:
 
 async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> list[Inserted]:
     """Insert runs of which some have dedup keys. The first of equal keys wins; later ones are told its id, and with
-    on_duplicate="replace" give it their payload and due time while it still waits."""
+    on_duplicate="replace" give it their payload and due time while it still waits.
+
+    Raises KeysMoved when a key changes hands meanwhile: the caller takes everything back and begins anew. (Taking what has become free with
+    a second statement would take keys out of their order: two such inserts wait for each other.)
+    """
     ids = await tx.take_ids(len(runs))
     firsts: dict[tuple[str, str, str], int] = {}
     repeats: list[int] = []
@@ -154,37 +157,20 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
                 firsts[ident] = i
     keyed = [i for _, i in sorted(firsts.items())]
     won = await tx.dedup_take([(ids[i], runs[i]) for i in keyed])
-    holders = {_ident(runs[i]): ids[i] for i in keyed if ids[i] in won}
     taken = [i for i in keyed if ids[i] not in won]
-    unknown = taken
-    for _ in range(_KEY_LOOKS):
-        if not unknown:
-            break
-        holders |= await tx.dedup_find([runs[i] for i in unknown])
-        unknown = [i for i in unknown if _ident(runs[i]) not in holders]
-        if unknown:  # their holders ended between the two statements: the keys are free again
-            again = await tx.dedup_take([(ids[i], runs[i]) for i in unknown])
-            holders |= {_ident(runs[i]): ids[i] for i in unknown if ids[i] in again}
-            won |= again
-            unknown = [i for i in unknown if ids[i] not in again]
-    if unknown:
-        raise StoreUnavailable(
-            f"insert: key {runs[unknown[0]].key!r} kept changing hands; nothing was written, try again"
-        )
+    holders = {_ident(runs[i]): ids[i] for i in keyed if ids[i] in won}
+    holders |= await tx.dedup_find([runs[i] for i in taken]) if taken else {}
+    if any(_ident(runs[i]) not in holders for i in taken):
+        raise KeysMoved("a holder ended between two statements")
     new = {i for i, run in enumerate(runs) if run.key is None or ids[i] in won}
     due = await insert_fresh(tx, [(ids[i], runs[i]) for i in sorted(new)], wake)
     for i in sorted([*taken, *repeats]):
-        run = runs[i]
-        if i in new or run.on_duplicate == "keep" or await tx.replace_run(holders[_ident(run)], run):
+        ident, run = _ident(runs[i]), runs[i]
+        if i in new or run.on_duplicate == "keep" or await tx.replace_run(holders[ident], run):
             continue
-        if await tx.dedup_take([(ids[i], run)]):  # the holder has ended meanwhile: this is no duplicate any more
-            due |= await insert_fresh(tx, [(ids[i], run)], wake)
-            holders[_ident(run)] = ids[i]
-            new.add(i)
-    return [
-        Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False)
-        for i, run in enumerate(runs)
-    ]
+        if (await tx.dedup_find([run])).get(ident) != holders[ident]:
+            raise KeysMoved("a holder ended instead of being replaced")
+    return [Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False) for i, run in enumerate(runs)]
 
 
 def _ident(run: NewRun) -> tuple[str, str, str]:

@@ -12,8 +12,13 @@ from typing import Protocol
 
 from fleetcron.decide.limits import Limit
 from fleetcron.decide.misfire import MissRange
+from fleetcron.errors import StoreUnavailable
 from fleetcron.model import Missed, Queue, Schedule, Tenant
 from fleetcron.store.protocol import Claimed, NewRun
+
+
+class KeysMoved(StoreUnavailable):
+    """Dedup keys changed hands between two statements of an insert: nothing is written, it begins anew."""
 
 
 class Tx(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleetcron.clock import sleep
-from fleetcron.errors import StoreError
+from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.model import Attempt, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
 from fleetcron.store import flows
 from fleetcron.store.depths import insert_fresh
@@ -15,8 +15,9 @@ from fleetcron.store.postgres.base import PostgresBase
 from fleetcron.store.postgres.database import Session, translated
 from fleetcron.store.postgres.tx import PostgresTx, insert_columns
 from fleetcron.store.protocol import Inserted, NewRun, RunFilter
+from fleetcron.store.tx import KeysMoved
 
-_CANCEL_LOOKS = 20
+_CANCEL_LOOKS = _KEY_LOOKS = 20
 
 
 class Runs(PostgresBase):
@@ -25,20 +26,16 @@ class Runs(PostgresBase):
     async def insert(self, runs: Sequence[NewRun], *, wake: Sequence[str] = (), conn: Any = None) -> list[Inserted]:
         """Insert runs, in one transaction: ours, or the caller's own when `conn` (an asyncpg connection) is given, and then without a
         NOTIFY: a pending one takes a cluster-wide lock at the caller's commit."""
-        keyed = any(run.key is not None for run in runs)
+        if any(run.key is not None for run in runs):
+            return await self._insert_keyed(runs, wake, conn)
         if conn is not None:
             with translated("insert"):
                 session = Session(conn, self.db.statements, self.clock_now())
-                if keyed:
-                    return await flows.insert_keyed(PostgresTx(session, self.shards), runs, ())
                 found = await session.fetch(
                     "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), [], False
                 )
                 if runs and not found:
                     return await _into_limited(PostgresTx(session, self.shards), runs, ())
-        elif keyed:
-            async with self.tx("insert") as tx:
-                return await flows.insert_keyed(tx, runs, wake)
         else:
             found = await self.db.fetch(
                 "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), list(wake), False
@@ -47,6 +44,20 @@ class Runs(PostgresBase):
                 async with self.tx("insert") as tx:
                     return await _into_limited(tx, runs, wake)
         return [Inserted(row[0], True, row[1]) for row in found]
+
+    async def _insert_keyed(self, runs: Sequence[NewRun], wake: Sequence[str], conn: Any) -> list[Inserted]:
+        for _ in range(_KEY_LOOKS):
+            try:
+                if conn is None:
+                    async with self.tx("insert") as tx:
+                        return await flows.insert_keyed(tx, runs, wake)
+                with translated("insert"):
+                    async with conn.transaction():  # a savepoint within the caller's
+                        session = Session(conn, self.db.statements, self.clock_now())
+                        return await flows.insert_keyed(PostgresTx(session, self.shards), runs, ())
+            except KeysMoved:
+                continue
+        raise StoreUnavailable("insert: its keys kept changing hands; nothing was written, try again")
 
     async def run(self, run_id: int) -> RunRecord | None:
         row = await self.db.fetchrow("run", self.clock_now(), [run_id])
