@@ -21,9 +21,12 @@ $(STAMP): pyproject.toml uv.lock scripts/setup.sh
 services: ## install the servers that tests use (as root, on Debian)
 	@scripts/install-services.sh
 
+# On the build machine a test that fails is run again, twice, and shown as such: it is shared, and a second may last ten. A fault fails thrice.
+RERUNS := $(if $(CI),--reruns 2 --reruns-delay 2)
+
 # Two workers share the servers; a file's tests stay together.
 test: setup services ## run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(RERUNS) $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check

@@ -73,6 +73,7 @@ class Chaos:
             for member in self.members:
                 await self._ready(member)
             await self._until(self._written_ahead, 30, "ticks being written ahead")
+            await asyncio.sleep(1.5)  # and nobody waits to be told of the first ones
             begin = time.time()
             end = begin + seconds
             under_way: set[asyncio.Task[None]] = set()

@@ -23,6 +23,7 @@ async def main(url: str, ttl: float, seed: int) -> None:
                 await resource.begin(lock.fence, os.getpid())
                 long = chance.random() < 0.02
                 for _ in range(5 if long else 1):
+                    await asyncio.sleep(0.01 * chance.random())  # the time in which it may be frozen, and then be late
                     await resource.write(lock.fence, 0.03 if long else 0)
                 if not lock.lost.is_set():
                     await resource.end(lock.fence)

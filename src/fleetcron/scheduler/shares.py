@@ -135,8 +135,8 @@ class Shares:
             self._keep_until = now + KEEP * self._seconds
         self._hurry = bool(todo.want and todo.free)
         self._elector.stand(sorted(mine), todo.free, todo.want)
-        # The lowest ones: of more keys than it may hold an elector gives up the highest.
-        began = await self._campaign([s for s in todo.free if self._elector.nominated(s)][: todo.want])
+        # The lowest first: of more keys than it may hold an elector gives up the highest.
+        began = await self._campaign([s for s in todo.free if self._elector.nominated(s)], todo.want)
         if began:
             won = {one.shard for one in began}
             self._elector.stand(sorted(mine | won), [s for s in todo.free if s not in won], todo.want - len(won))
@@ -154,11 +154,11 @@ class Shares:
             else:
                 self._leaderships[shard].step_down("the database refused the renewal")
 
-    async def _campaign(self, shards: list[int]) -> list[Leadership]:
-        if not shards:
+    async def _campaign(self, shards: list[int], limit: int) -> list[Leadership]:
+        if not shards or not limit:
             return []
         sent, began = monotonic(), []
-        for shard, term in (await self._store.campaign_many(shards, self._node, self._ttl, len(shards))).items():
+        for shard, term in (await self._store.campaign_many(shards, self._node, self._ttl, limit)).items():
             one = self._leaderships.setdefault(shard, self._new(shard))
             one.begin(term, sent)
             if one.term() is not None:
