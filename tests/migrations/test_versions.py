@@ -17,7 +17,7 @@ def test_what_is_missing_comes_in_order() -> None:
 
 
 def test_a_newer_schema_is_refused() -> None:
-    with pytest.raises(SchemaMismatch, match="newer than this program.*0009_z"):
+    with pytest.raises(SchemaMismatch, match=r"newer than this program.*0009_z"):
         check_versions(["0001_a", "0009_z"], ["0001_a"])
 
 
