@@ -170,7 +170,10 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
             continue
         if (await tx.dedup_find([run])).get(ident) != holders[ident]:
             raise KeysMoved("a holder ended instead of being replaced")
-    return [Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False) for i, run in enumerate(runs)]
+    return [
+        Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False)
+        for i, run in enumerate(runs)
+    ]
 
 
 def _ident(run: NewRun) -> tuple[str, str, str]:
