@@ -10,15 +10,48 @@ import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 
-from fleetcron.embedded_postgres import find_bin_dir
-from fleetcron.store.factory import make_store
+from fleetcron.store import sql
+from fleetcron.store.postgres import PostgresStore
+from fleetcron.store.protocol import Store
+from fleetcron.store.sqlite import SqliteStore
 from tests.support.postgres import VERSIONS, Servers, available
 
 HERE = Path(__file__).parent
-STORED = {"postgres": HERE / "schema_v0001.txt", "sqlite": HERE / "schema_v0001_sqlite.txt"}
+STORES = {"postgres": PostgresStore, "sqlite": SqliteStore}
+
+
+def migrations(kind: str) -> list[str]:
+    """Their names, oldest first."""
+    return sorted(sql.load(f"fleetcron.store.{kind}", "migrations"))
+
+
+def stored(kind: str, version: int) -> Path:
+    """Where the schema of a version is kept."""
+    return HERE / f"schema_v{version:04}{'' if kind == 'postgres' else '_sqlite'}.txt"
+
+
+def release(url: str, version: int, **options: Any) -> Store:
+    """The store as it was when there were so many migrations."""
+    kind = "sqlite" if url.startswith("sqlite") else "postgres"
+    known = migrations(kind)[:version]
+
+    class Release(STORES[kind]):  # type: ignore[misc]
+        def _migrations(self) -> dict[str, str]:
+            every = super()._migrations()
+            return {name: every[name] for name in known}
+
+    store: Store = Release(url, **options)
+    return store
+
+
+async def schema_of(store: Store) -> str:
+    """A store's schema as text."""
+    return sqlite_schema(store.db.path) if store.kind == "sqlite" else await postgres_schema(store.db.url)  # type: ignore[attr-defined]
+
 
 # One column of text each. What PostgreSQL 18 shows differently from 15 (NOT NULL as a constraint) is asked for in one way.
 _POSTGRES = {
@@ -92,16 +125,16 @@ def sqlite_schema(path: Path | str) -> str:
 
 
 async def _write(servers: Servers) -> None:
-    version = next(version for version in VERSIONS if available(version))
+    server = next(version for version in VERSIONS if available(version))
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "fleet.db"
-        for url in (servers.create_database(version), f"sqlite:///{path}"):
-            store = make_store(url)
-            await store.open()
-            await store.close()
-            text = sqlite_schema(path) if store.kind == "sqlite" else await postgres_schema(url)
-            STORED[store.kind].write_text(text)
-            print(f"{STORED[store.kind].name}: {len(text.splitlines())} lines, from {find_bin_dir(version)}")
+        for kind in STORES:
+            for version in range(1, len(migrations(kind)) + 1):
+                url = servers.create_database(server) if kind == "postgres" else f"sqlite:///{folder}/{version}.db"
+                store = release(url, version)
+                await store.open()
+                await store.close()
+                stored(kind, version).write_text(await schema_of(store))
+                print(stored(kind, version).name)
 
 
 if __name__ == "__main__":
