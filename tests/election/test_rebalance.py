@@ -22,7 +22,10 @@ SLOW = 2.0
 """A ttl for four schedulers of 64 shards on one event loop."""
 
 
-@pytest.mark.parametrize("elector", ["database", "etcd", "zk", "redis"])
+@pytest.mark.parametrize(
+    "elector",
+    ["database", "etcd", pytest.param("zk", marks=pytest.mark.soak), pytest.param("redis", marks=pytest.mark.soak)],
+)
 async def test_a_join_a_leave_and_a_cut_link(pg_url: str, elector: str, shared_url: Callable[[str], str]) -> None:
     url = shared_url(elector)
     crew = [Member(pg_url, url, shards=SHARDS, ttl=SLOW) for _ in range(4)]
