@@ -26,7 +26,7 @@ def reused() -> Reused:
 def clean_pg_url(servers: postgres.Servers, pg_version: int, reused: Reused) -> Iterator[str]:
     """A PostgreSQL database with an empty schema, as new. Tests that change the database itself ask for `pg_url`."""
     yield reused.url(servers, pg_version)
-    reused.reset(pg_version)
+    assert reused.reset(pg_version) == []
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def store_url(
     if not postgres.available(version):
         pytest.skip(f"PostgreSQL {version} is not on this machine (scripts/install-services.sh, make setup)")
     yield reused.url(servers, version)
-    reused.reset(version)
+    assert reused.reset(version) == []
 
 
 @pytest.fixture
@@ -77,7 +77,8 @@ async def store(open_store: OpenStore) -> AsyncIterator[Store]:
     store = await open_store()
     await store.put_jobs([job("work"), job("other")])
     yield store
-    assert await broken(store) == []
+    if store.kind == "sqlite":  # PostgreSQL's database is looked at when it is emptied
+        assert await broken(store) == []
 
 
 @pytest.fixture
@@ -88,9 +89,8 @@ async def open_pg(clean_pg_url: str, clock: Clock) -> AsyncIterator[OpenStore]:
 
 
 @pytest.fixture
-async def pg_store(open_pg: OpenStore) -> AsyncIterator[Store]:
+async def pg_store(open_pg: OpenStore) -> Store:
     """`store` for tests of what only PostgreSQL has."""
     store = await open_pg()
     await store.put_jobs([job("work"), job("other")])
-    yield store
-    assert await broken(store) == []
+    return store

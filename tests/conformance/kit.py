@@ -248,13 +248,16 @@ async def look_all(store: Store, queries: Sequence[str]) -> list[list[tuple[Any,
     if store.kind == "sqlite":
         with closing(sqlite3.connect(store.db.path)) as connection:  # type: ignore[attr-defined]
             return [connection.execute(query).fetchall() for query in queries]
-    # Without statistics PostgreSQL would compare 10,000 rows with 10,000 rows one by one.
-    settings = {"search_path": store.db.schema, "enable_nestloop": "off"}  # type: ignore[attr-defined]
-    reader = await asyncpg.connect(store.db.url, server_settings=settings)  # type: ignore[attr-defined]
+    reader = await asyncpg.connect(store.db.url, server_settings=look_settings(store.db.schema))  # type: ignore[attr-defined]
     try:
         return [[tuple(row) for row in await reader.fetch(query)] for query in queries]
     finally:
         await reader.close()
+
+
+def look_settings(schema: str) -> dict[str, str]:
+    """Without statistics PostgreSQL would compare 10,000 rows with 10,000 rows one by one."""
+    return {"search_path": schema, "enable_nestloop": "off"}
 
 
 PLACES = """
@@ -283,5 +286,9 @@ BROKEN = {
 
 async def broken(store: Store) -> list[str]:
     """Which invariants of the tables do not hold: empty after every transaction, whatever it did."""
-    found = zip(BROKEN, await look_all(store, list(BROKEN.values())), strict=True)
-    return [f"{what}: {rows[:5]}" for what, rows in found if rows]
+    return told(await look_all(store, list(BROKEN.values())))
+
+
+def told(found: Sequence[Sequence[Any]]) -> list[str]:
+    """The answers to the questions of `BROKEN` in words."""
+    return [f"{what}: {[tuple(row) for row in rows[:5]]}" for what, rows in zip(BROKEN, found, strict=True) if rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from fleetcron.store.factory import make_store
+from tests.conformance.kit import BROKEN, look_settings, told
 from tests.support.postgres import Servers, run_apart
 
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'fleetcron' AND tablename <> 'meta'"
@@ -35,11 +36,12 @@ class Reused:
             self._kept[version] = (url, run_apart(_migrate(url)))
         return self._kept[version][0]
 
-    def reset(self, version: int) -> None:
-        """Make it so again. If that fails, the next test gets a new one."""
+    def reset(self, version: int) -> list[str]:
+        """Make it so again; returns what is broken in the tables (see `kit.BROKEN`). If this fails, the next test gets a new one."""
         url, seed = self._kept.pop(version)
-        run_apart(_empty(url, seed))
+        found = run_apart(_empty(url, seed))
         self._kept[version] = (url, seed)
+        return found
 
 
 async def _migrate(url: str) -> dict[str, str]:
@@ -55,9 +57,10 @@ async def _migrate(url: str) -> dict[str, str]:
         await connection.close()
 
 
-async def _empty(url: str, seed: dict[str, str]) -> None:
-    connection = await asyncpg.connect(url)
+async def _empty(url: str, seed: dict[str, str]) -> list[str]:
+    connection = await asyncpg.connect(url, server_settings=look_settings("fleetcron"))
     try:
+        rows_found = [await connection.fetch(query) for query in BROKEN.values()]
         await connection.execute(EMPTY)
         for table, rows in seed.items():
             of = f"fleetcron.{table}"
@@ -65,5 +68,6 @@ async def _empty(url: str, seed: dict[str, str]) -> None:
                 f"INSERT INTO {of} OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_recordset(NULL::{of}, $1::json)",
                 rows,
             )
+        return told(rows_found)
     finally:
         await connection.close()

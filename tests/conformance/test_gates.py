@@ -330,7 +330,7 @@ async def test_never_two_holders_and_nobody_is_forgotten(store: Store, open_stor
 async def test_unparking_by_several_at_once_frees_each_once(store: Store, open_store: OpenStore) -> None:
     other = await open_store()
     worker = await hand(store, ttl=HOURS)
-    for _ in range(20):
+    for _ in range(8):
         await gated(store, 4)
         runs = await worker.claim()
         await verdicts(worker, runs)

@@ -249,9 +249,9 @@ async def test_no_overlap_in_many_races(store: Store, open_store: OpenStore) -> 
             open_now.discard(run.run_id)
             await workers[i % 2].complete(run)
 
-    for _ in range(100):
+    for _ in range(60):
         await asyncio.gather(*(f(i) for i in range(2) for f in (submit, work, submit)))
-    assert created > 50
+    assert created > 30
     for run in await workers[0].claim():
         await workers[0].complete(run)
     assert await look(store, "SELECT count(*) FROM run WHERE state = 'succeeded'") == [(created,)]

@@ -255,7 +255,7 @@ async def test_everything_works_through_pgbouncer(pgbouncer_url: str, pg_url: st
         assert read.next_at is not None
         assert (await fire(store, term, read, read.next_at)).runs == 1
         await judge(store, "tick", leader=(0, term))
-        await insert(store, *(new(tenant=f"t{i % 5}", payload=f'{{"n":{i}}}') for i in range(400)))
+        await insert(store, *(new(tenant=f"t{i % 5}", payload=f'{{"n":{i}}}') for i in range(200)))
         first = await insert_keyed(store)
         assert (await insert_keyed(other)).id == first.id
         workers = [await hand(s, f"node-{i}", ttl=HOURS) for i, s in enumerate((store, other))]
@@ -267,7 +267,7 @@ async def test_everything_works_through_pgbouncer(pgbouncer_url: str, pg_url: st
 
         await asyncio.gather(*(work(w) for w in workers for _ in range(3)))
         await asyncio.gather(*(work(w) for w in workers))
-        assert len(done) == 401
+        assert len(done) == 201
         assert (await workers[0].beat()).alive
         await insert(store, *(new(gate="g") for _ in range(3)))
         runs = await workers[0].claim()
@@ -286,7 +286,7 @@ async def test_everything_works_through_pgbouncer(pgbouncer_url: str, pg_url: st
         assert await workers[1].complete(held) == set()
         assert await store.renew(0, "leader", term, LEASE) and await store.resign(0, "leader", term)
         assert await store.promote() == 0
-        assert len(await store.runs(RunFilter(limit=1000))) > 400
+        assert len(await store.runs(RunFilter(limit=1000))) > 200
         await store.prune(timedelta(days=1), 0)
         await store.prune_rest(timedelta(days=1))
         assert await broken(make_store(pg_url)) == []

@@ -73,10 +73,10 @@ async def test_only_what_is_dead_is_replayed(store: Store) -> None:
 async def test_replaying_twice_at_once_is_once(store: Store, open_store: OpenStore) -> None:
     """Case C82: "replay all", pressed by two people."""
     other = await open_store()
-    ids = await dead(store, 1000)
+    ids = await dead(store, 400)
     answers = await asyncio.gather(store.replay(ids, "ann"), other.replay(ids, "bob"), store.replay(ids[::-1], "ann"))
     assert sorted(run_id for answer in answers for run_id in answer) == ids
-    assert await look(store, "SELECT count(*) FROM ready") == [(1000,)]
+    assert await look(store, "SELECT count(*) FROM ready") == [(400,)]
     assert await store.dead_letters() == []
 
 
