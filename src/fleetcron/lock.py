@@ -166,7 +166,7 @@ class Locks:
 
     async def close(self) -> None:
         """Give back what is still held; its holders are told that it is lost."""
-        left = await off_loop(self._keeper.stop)
+        left = await off_loop(self._keeper.stop) if self._keeper.started else []
         for hold in left:
             hold.lose()
             self._let_go(hold.name, hold.owner)

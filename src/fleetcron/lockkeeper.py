@@ -174,6 +174,11 @@ class Keeper:
         with self._state:
             self._holds.pop(hold.owner, None)
 
+    @property
+    def started(self) -> bool:
+        """Is there a thread?"""
+        return self._thread is not None
+
     def stop(self) -> list[Hold]:
         """End the thread; returns what is still held, which nobody renews any more. Blocks, bounded."""
         self._stopping = True
@@ -198,14 +203,13 @@ class Keeper:
             log.exception("the renewal of locks ended by a fault of fleetcron's: all of them are lost")
             raise
         finally:
-            self._loop = self._nudge = None
             if not self._stopping:
                 for hold in self._held():
                     hold.lose()
 
     async def _main(self) -> None:
-        self._nudge = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        self._loop, self._nudge = loop, asyncio.Event()
         try:
             if self._shared is None:  # now: when the first renewal is due it might be late, or no connection free
                 self._own = asyncio.create_task(self._open())
@@ -224,6 +228,8 @@ class Keeper:
                 for task in sent:
                     task.cancel()
         finally:
+            if self._loop is loop:  # else another thread has begun meanwhile
+                self._loop = None
             await self._disconnect()
 
     def _held(self) -> list[Hold]:

@@ -6,6 +6,7 @@ SQLite it is a file of its own and has the second guard only. The history of the
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from typing import Any, Protocol
@@ -90,7 +91,8 @@ class OnPostgres:
         async with self._db.transaction():
             guarded = await self._db.fetchval("SELECT fleetcron.fence_ok($1, $2)", NAME, fence)
             if guarded:
-                await self._db.execute("SELECT pg_sleep($1)", seconds)
+                if seconds:
+                    await asyncio.sleep(seconds)
                 await self._db.execute("INSERT INTO guarded (fence, written_at) VALUES ($1, clock_timestamp())", fence)
             else:
                 await self._db.execute("INSERT INTO refused VALUES ($1, 'fence_ok')", fence)
@@ -112,7 +114,7 @@ class OnPostgres:
 class OnSqlite:
     def __init__(self, path: str, fleet: str) -> None:
         self._db = sqlite3.connect(path, isolation_level=None, timeout=20)
-        self._db.execute(f"ATTACH 'file:{fleet}?mode=ro' AS fleet") if fleet else None
+        self._db.execute(f"ATTACH '{fleet}' AS fleet")
 
     async def begin(self, fence: int, pid: int) -> None:
         self._db.execute("INSERT INTO hold (fence, pid, began) VALUES (?, ?, ?)", (fence, pid, time.time_ns() // 1000))

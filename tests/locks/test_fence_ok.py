@@ -12,8 +12,6 @@ import pytest
 from fleetcron import Fleet, LockTimeout
 from tests.locks.conftest import OpenFleet
 
-pytestmark = pytest.mark.both_pg
-
 Connection = asyncpg.Connection  # type: ignore[type-arg]
 OK = "SELECT fleetcron.fence_ok('reindex', $1)"
 
@@ -67,6 +65,7 @@ async def test_false_from_its_expiry_on_though_nobody_took_over(a: Fleet, db: Co
     assert not await db.fetchval(OK, fence)
 
 
+@pytest.mark.both_pg
 async def test_a_takeover_waits_for_the_transaction(a: Fleet, b: Fleet, db: Connection) -> None:
     """The holder dies in the middle of its transaction: the next one has the lock when that is over, not before."""
     await db.execute("CREATE TABLE page (fence bigint, written_at timestamptz DEFAULT clock_timestamp())")
@@ -89,11 +88,12 @@ async def test_a_takeover_waits_for_the_transaction(a: Fleet, b: Fleet, db: Conn
     await lock.release()
 
 
+@pytest.mark.both_pg
 async def test_renewals_do_not_wait_for_the_transaction(a: Fleet, db: Connection) -> None:
     """A holder's own long transaction does not cost its lock, nor the others of its process."""
     async with a.lock("reindex", ttl="1500ms") as lock, a.lock("other", ttl="1500ms") as second, db.transaction():
         assert await db.fetchval(OK, lock.fence)
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(1.8)
         assert await db.fetchval(OK, lock.fence)
         assert await lock.renew()
         assert not lock.lost.is_set() and not second.lost.is_set()
@@ -110,6 +110,21 @@ async def test_renewed_and_asked_in_turn(a: Fleet, db: Connection) -> None:
             await a.lock("reindex", wait=0).acquire()
 
 
+async def test_whoever_gives_the_row_another_fence_waits(a: Fleet, db: Connection, other: Connection) -> None:
+    """Whatever statement it is: the fence is a key, which a share lock on the row's key protects."""
+    fence = await take(a, "one")
+    await other.execute("SET lock_timeout = '200ms'")
+    async with db.transaction():
+        assert await db.fetchval(OK, fence)
+        await other.execute("UPDATE fleetcron.lock SET expires_at = expires_at + interval '1 second'")
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await other.execute("UPDATE fleetcron.lock SET fence = fence + 1, owner = 'two'")
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await other.execute("DELETE FROM fleetcron.lock")
+        assert await db.fetchval(OK, fence)
+
+
+@pytest.mark.both_pg
 async def test_giving_back_does_not_wait_for_the_transaction(a: Fleet, b: Fleet, db: Connection) -> None:
     """It ends the lock, but the next one still waits for the transaction."""
     lock = await a.lock("reindex").acquire()
@@ -132,6 +147,7 @@ async def takeover(connection: Connection, a: Fleet) -> None:
     assert row is not None and row[0] is not None
 
 
+@pytest.mark.both_pg
 async def test_during_a_takeover_it_waits_and_says_no(a: Fleet, db: Connection, other: Connection) -> None:
     fence = await take(a, "one")
     transaction = other.transaction()
@@ -155,6 +171,7 @@ async def test_after_a_takeover_that_was_rolled_back_it_says_yes(a: Fleet, db: C
     assert await asyncio.wait_for(asking, 5) is True
 
 
+@pytest.mark.both_pg
 @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
 async def test_an_old_snapshot_never_says_yes(a: Fleet, b: Fleet, db: Connection, isolation: str) -> None:
     """The lock changed hands after the transaction's snapshot: no, or a serialization failure."""
@@ -171,6 +188,7 @@ async def test_an_old_snapshot_never_says_yes(a: Fleet, b: Fleet, db: Connection
                 assert [held.fence != fence for held in await b.locks()] == [True]
 
 
+@pytest.mark.both_pg
 async def test_an_old_snapshot_of_a_row_that_was_taken_over_in_place(a: Fleet, db: Connection) -> None:
     fence = await take(a, "one", ttl=0.3)
     async with db.transaction(isolation="repeatable_read"):

@@ -69,11 +69,11 @@ async def test_C40_a_frozen_holder_s_write_is_refused(store_url: str) -> None:
         await books.close()
 
 
-async def test_a_blocked_process_that_lives_keeps_its_lock(store_url: str) -> None:
+async def test_a_blocked_process_that_lives_keeps_its_lock(pg_url: str) -> None:
     """The same without SIGSTOP: its event loop stands still for 2 × ttl, and nobody gets the lock."""
-    async with Fleet(store_url) as fleet:
-        await resource.prepare(store_url)
-        with holder(store_url) as a:
+    async with Fleet(pg_url) as fleet:
+        await resource.prepare(pg_url)
+        with holder(pg_url) as a:
             fence = int(await asyncio.to_thread(line, a))
             await asyncio.sleep(2 * TTL)
             assert [held.fence for held in await fleet.locks()] == [fence]

@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from fleetcron import Fleet, Lock, LockTimeout, lock
@@ -57,16 +58,16 @@ async def test_C33_a_place_is_kept_alive_while_its_owner_waits(
     a: Fleet, b: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B waits for much longer than a place is kept; C comes later and does not overtake. A renews meanwhile."""
-    monkeypatch.setattr(lock, "PLACE", timedelta(milliseconds=600))
+    monkeypatch.setattr(lock, "PLACE", timedelta(seconds=1.2))
     monkeypatch.setattr(lock, "BEHIND", 0.1)
     served: list[int] = []
     async with a.lock("reindex", ttl="2s"):
         early = asyncio.create_task(take_in_turn(b, 1, served))
         await waiters(a, 1)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.8)
         late = asyncio.create_task(take_in_turn(a, 2, served))
         await waiters(a, 2)
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(0.9)
         await waiters(a, 2)
     await asyncio.wait_for(asyncio.gather(early, late), 5)
     assert served == [1, 2]
@@ -131,8 +132,11 @@ async def test_waiting_outlasts_a_restart_of_the_database(crashable_postgres: Em
         await held.release()
 
 
-async def test_without_notifications_polling_serves(pgbouncer_url: str, pg_url: str) -> None:
+async def test_without_notifications_polling_serves(
+    pgbouncer_url: str, pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Behind PgBouncer there is no LISTEN."""
+    monkeypatch.setattr(lock, "PLACE", timedelta(minutes=1))
     async with Fleet(pgbouncer_url, pgbouncer=True) as one, Fleet(pgbouncer_url, pgbouncer=True) as two:
         served: list[int] = []
         async with one.lock("reindex", ttl="1s"):
@@ -174,3 +178,21 @@ async def test_many_who_wait(a: Fleet, b: Fleet) -> None:
         await until(all_there, 20)
     await asyncio.wait_for(asyncio.gather(*tasks), 30)
     assert sorted(served) == list(range(100))
+
+
+async def test_a_try_under_way_is_not_waited_for(open_pg_fleet: OpenFleet, pg_url: str) -> None:
+    """Somebody has the name's mutex, and does not go on: one try says "not free", a wait goes on looking, and no statement hangs."""
+    fleet = await open_pg_fleet()
+    connection = await asyncpg.connect(pg_url)
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('fleetcron.lock:reindex', 0))")
+    with pytest.raises(LockTimeout):
+        await asyncio.wait_for(fleet.lock("reindex", wait=0).acquire(), 2)
+    async with fleet.lock("another", wait=0):
+        waiting = asyncio.create_task(fleet.lock("reindex").acquire())
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+    await transaction.rollback()
+    await (await asyncio.wait_for(waiting, 5)).release()
+    await connection.close()

@@ -53,6 +53,7 @@ async def faults(connection: Any, wanted: list[Call], when: str) -> list[str]:
 
 
 @pytest.mark.both_pg
+@pytest.mark.timeout(240)  # a hundred thousand rows, a hundred plans each
 async def test_no_hot_statement_scans_a_hot_table(pg_url: str) -> None:
     statements = await ready_made(pg_url)
     wanted = await calls()
@@ -96,6 +97,7 @@ CLAIM_PAGES = 4500
 
 
 @pytest.mark.both_pg
+@pytest.mark.timeout(120)
 async def test_a_claim_does_not_walk_the_rows_that_are_due_later(pg_url: str) -> None:
     """Prepared long before, as a worker's is: its plan was made when there was nothing, and is used ever after."""
     statements = await ready_made(pg_url)

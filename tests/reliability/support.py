@@ -13,6 +13,7 @@ Trigger = Cron | Every
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)  # a Tuesday far from any change of clocks in UTC
 ON_TIME = timedelta(seconds=1)
+POLICIES = ("skip", "fire_once", "fire_all")
 
 
 def at(hour: int, minute: int = 0, second: float = 0, day: int = 10) -> datetime:
@@ -60,6 +61,19 @@ class Notebook:
     async def __aexit__(self, *error: Any) -> None:
         await self.vf.__aexit__(*error)
 
+    async def each_policy(self, trigger: Trigger, **options: Any) -> None:
+        """Define the trigger once under each misfire policy, as schedules named for it, in one fleet and through one story."""
+        await self.fleet.schedule_many([(p, self.work, trigger, {}, {"misfire": p, **options}) for p in POLICIES])
+
+    def of(self, schedule: str) -> list[Start]:
+        """The starts of one schedule."""
+        return [start for start in self.starts if start.schedule == schedule]
+
+    def check_account(self, schedule: str, named: Sequence[datetime]) -> None:
+        """See `check_account` below."""
+        runs = [run for run in self.vf.runs if run.schedule == schedule]
+        check_account(named, runs, [miss for miss in self.vf.misses if miss.schedule == schedule])
+
     async def minutely(self, **options: Any) -> Cron:
         """Schedule "work" for every minute."""
         trigger = Cron("* * * * *")
@@ -68,10 +82,10 @@ class Notebook:
 
     def late(self, schedule: str = "work") -> list[Start]:
         """Starts of a schedule that were not on time."""
-        return [start for start in self.starts if start.late and start.schedule == schedule]
+        return [start for start in self.of(schedule) if start.late]
 
-    def nominals(self) -> list[datetime | None]:
-        return [start.nominal_at for start in self.starts]
+    def nominals(self, schedule: str = "work") -> list[datetime | None]:
+        return [start.nominal_at for start in self.of(schedule)]
 
 
 def ticks(trigger: Trigger, after: datetime, until: datetime) -> list[datetime]:

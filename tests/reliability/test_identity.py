@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -78,19 +78,25 @@ async def test_C105_a_rolling_deploy_gives_each_run_to_a_worker_that_knows_it(st
             assert await new.unknown_jobs() == {}
 
 
-@pytest.fixture(params=["Asia/Kolkata", "America/New_York", "UTC"])
-def local_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A process whose own zone is another one."""
-    monkeypatch.setenv("TZ", request.param)
-    time.tzset()
-    yield request.param
+@pytest.fixture
+def local_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the process's own zone."""
+
+    def set_zone(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield set_zone
     monkeypatch.undo()
     time.tzset()
 
 
-async def test_C106_naive_instants_are_refused_wherever_they_enter(store_url: str, local_zone: str) -> None:
+async def test_C106_naive_instants_are_refused_wherever_they_enter(
+    store_url: str, local_zone: Callable[[str], None]
+) -> None:
     naive = datetime(2026, 1, 2, 3, 4)  # noqa: DTZ001
     async with Notebook(store_url) as book:
+        local_zone("Asia/Kolkata")
         fleet = book.fleet
         for submit in (
             fleet.submit(book.work, at=naive),
@@ -105,7 +111,7 @@ async def test_C106_naive_instants_are_refused_wherever_they_enter(store_url: st
             fleet.job("at", at=naive)(lambda: None)
 
 
-async def test_C106_aware_instants_keep_their_instant(store_url: str, local_zone: str) -> None:
+async def test_C106_aware_instants_keep_their_instant(store_url: str, local_zone: Callable[[str], None]) -> None:
     berlin = ZoneInfo("Europe/Berlin")
     kolkata = timezone(timedelta(hours=5, minutes=30))
     given = [
@@ -114,10 +120,14 @@ async def test_C106_aware_instants_keep_their_instant(store_url: str, local_zone
         datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=berlin),
     ]
     instants = [at(13, 4), datetime(2026, 10, 25, 0, 30, tzinfo=UTC), datetime(2026, 10, 25, 1, 30, tzinfo=UTC)]
+    zones = ("Asia/Kolkata", "America/New_York", "UTC")
     async with Notebook(store_url) as book:
-        runs = [await book.fleet.submit(book.work, at=moment) for moment in given]
-        assert [run.due_at for run in runs] == instants
+        runs = []
+        for zone in zones:
+            local_zone(zone)
+            runs += [await book.fleet.submit(book.work, at=moment) for moment in given]
+        assert [run.due_at for run in runs] == instants * len(zones)
         await book.vf.advance(datetime(2026, 10, 26, tzinfo=berlin))
-        assert [s.started_at for s in book.starts] == instants
-        assert [(await run.refresh()).due_at for run in runs] == instants
+        assert [s.started_at for s in book.starts] == sorted(instants * len(zones))
+        assert [(await run.refresh()).due_at for run in runs] == instants * len(zones)
         assert all(run.due_at.utcoffset() == timedelta(0) for run in runs)

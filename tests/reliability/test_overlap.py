@@ -7,25 +7,28 @@ from typing import Any
 
 import pytest
 
-from fleetcron import Context, Fleet, Retry, Snooze
+from fleetcron import Context, Every, Fleet, Retry, Snooze
 from fleetcron.testing import VirtualFleet
 from tests.reliability.support import NOON
 
 
-@pytest.mark.parametrize("overlap", ["skip", "queue_one", "queue_all", "replace"])
-async def test_overlap_is_decided_at_the_tick(store_url: str, overlap: Any) -> None:
+async def test_overlap_is_decided_at_the_tick(store_url: str) -> None:
     """A run that ends a second before the next tick is no overlap, though the worker has that one in hand already."""
     fleet = Fleet(store_url)
-    starts = []
+    starts: dict[str, list[Any]] = {"skip": [], "queue_one": [], "queue_all": [], "replace": []}
 
-    @fleet.job("work", every="10s", misfire="fire_all", overlap=overlap)
-    async def work() -> None:
-        starts.append(vf.now)
+    @fleet.job("work")
+    async def work(ctx: Context) -> None:
+        assert ctx.schedule is not None
+        starts[ctx.schedule].append(vf.now)
         await vf.sleep("9s")
 
     async with VirtualFleet(fleet, now=NOON, ahead=2.0) as vf:
+        for overlap in starts:
+            await fleet.schedule(overlap, work, Every("10s"), misfire="fire_all", overlap=overlap)
         await vf.advance("65s")
-        assert starts == [NOON + timedelta(seconds=10 * n) for n in range(1, 7)]
+        expected = [NOON + timedelta(seconds=10 * n) for n in range(1, 7)]
+        assert all(began == expected for began in starts.values()), starts
         assert vf.misses == []
 
 
@@ -63,34 +66,38 @@ async def test_a_gated_run_that_started_on_a_timer_costs_an_attempt_when_its_wor
 
 
 class Stumbles:
-    """A job every minute whose run of 12:01 fails (or snoozes) at once and is due again at 12:02:30, in the middle of the run of 12:02."""
+    """Minutely, under several overlap policies. The run of 12:01 fails (or snoozes) at once and is due again at 12:02:30, in the middle of
+    the run of 12:02. `starts` has (minute of the tick, second of the start) by policy."""
 
-    def __init__(self, url: str, overlap: Any, how: str) -> None:
-        self.fleet = Fleet(url)
-        self.starts: list[tuple[Any, Any]] = []
+    def __init__(self, url: str, how: str, *overlaps: Any) -> None:
+        self.fleet, self.overlaps = Fleet(url), overlaps
+        self.starts: dict[str, list[tuple[int, float]]] = {overlap: [] for overlap in overlaps}
 
-        @self.fleet.job(
-            "work", every="1m", misfire="fire_all", overlap=overlap, retry=Retry(backoff="90s", jitter="none")
-        )
+        @self.fleet.job("work", retry=Retry(backoff="90s", jitter="none"))
         async def work(ctx: Context) -> None:
-            assert ctx.nominal_at is not None
-            self.starts.append((ctx.nominal_at.minute, (self.vf.now - NOON).total_seconds()))
-            if len(self.starts) == 1:
+            assert ctx.nominal_at is not None and ctx.schedule is not None
+            starts = self.starts[ctx.schedule]
+            starts.append((ctx.nominal_at.minute, (self.vf.now - NOON).total_seconds()))
+            if len(starts) == 1:
                 raise Snooze("90s") if how == "snoozes" else ConnectionError("the first attempt fails")
             if ctx.nominal_at.minute == 2:
                 await self.vf.sleep("45s")
 
-        self.vf = VirtualFleet(self.fleet, now=NOON)
+        self.vf, self.work = VirtualFleet(self.fleet, now=NOON), work
+
+    async def define(self) -> None:
+        for overlap in self.overlaps:
+            await self.fleet.schedule(overlap, self.work, Every("1m"), misfire="fire_all", overlap=overlap)
 
 
 @pytest.mark.parametrize("how", ["fails", "snoozes"])
-@pytest.mark.parametrize("overlap", ["skip", "queue_one", "queue_all"])
-async def test_a_run_that_has_started_waits_for_its_turn(store_url: str, overlap: Any, how: str) -> None:
+async def test_a_run_that_has_started_waits_for_its_turn(store_url: str, how: str) -> None:
     """It is no tick that can still be skipped: it has begun, and its next attempt comes when the gate is free."""
-    it = Stumbles(store_url, overlap, how)
+    it = Stumbles(store_url, how, "skip", "queue_one", "queue_all")
     async with it.vf as vf:
+        await it.define()
         await vf.advance("170s")
-        assert it.starts == [(1, 60), (2, 120), (1, 165)]
+        assert all(began == [(1, 60), (2, 120), (1, 165)] for began in it.starts.values()), it.starts
         assert vf.misses == []
         assert {run.state for run in vf.runs} == {"succeeded"}
 
@@ -98,9 +105,10 @@ async def test_a_run_that_has_started_waits_for_its_turn(store_url: str, overlap
 @pytest.mark.parametrize("how", ["fails", "snoozes"])
 async def test_a_run_that_has_started_and_is_overtaken_was_not_missed(store_url: str, how: str) -> None:
     """Under replace the newest tick is the one to run. Its predecessor ends as if it had been replaced while it ran."""
-    it = Stumbles(store_url, "replace", how)
+    it = Stumbles(store_url, how, "replace")
     async with it.vf as vf:
+        await it.define()
         await vf.advance("200s")
-        assert it.starts == [(1, 60), (2, 120), (3, 180)]
+        assert it.starts["replace"] == [(1, 60), (2, 120), (3, 180)]
         assert vf.misses == []
         assert [run.state for run in vf.runs] == ["cancelled", "succeeded", "succeeded"]

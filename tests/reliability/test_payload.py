@@ -41,49 +41,37 @@ async def test_C83_nothing_that_a_handler_says_keeps_its_run_from_ending(store_u
         assert "\x00" not in str(odd.result) + str(bad.error)
 
 
-REFUSED = [
-    pytest.param({"a": ["a\x00"]}, "$.a[0]", id="NUL"),
-    pytest.param({"a": {"b": "\ud800"}}, "$.a.b", id="surrogate"),
-    pytest.param({"a": {"k\x00": 1}}, "$.a", id="NUL-key"),
-    pytest.param({"a": b"bytes"}, "$.a", id="bytes"),
-    pytest.param({"a": {1, 2}}, "$.a", id="set"),
-    pytest.param({"a": datetime(2026, 1, 1)}, "$.a", id="naive"),  # noqa: DTZ001
-    pytest.param({"a": [1, float("nan")]}, "$.a[1]", id="C87-nan"),
-    pytest.param({"a": float("inf")}, "$.a", id="C87-inf"),
-    pytest.param({"a": float("-inf")}, "$.a", id="C87--inf"),
-    pytest.param({"a": 1e400}, "$.a", id="C87-1e400"),
-    pytest.param({"a": object()}, "$.a", id="object"),
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+REFUSED: list[tuple[Any, str]] = [
+    ({"a": ["a\x00"]}, "$.a[0]"),
+    ({"a": {"b": "\ud800"}}, "$.a.b"),
+    ({"a": {"k\x00": 1}}, "$.a"),
+    ({"a": b"bytes"}, "$.a"),
+    ({"a": {1, 2}}, "$.a"),
+    ({"a": datetime(2026, 1, 1)}, "$.a"),  # noqa: DTZ001  # naive
+    ({"a": object()}, "$.a"),
+    ({"a": CIRCLE}, "$.a"),
+    ({"a": [1, float("nan")]}, "$.a[1]"),
+    ({"a": float("inf")}, "$.a"),
+    ({"a": float("-inf")}, "$.a"),
+    ({"a": 1e400}, "$.a"),
 ]
 
 
-@pytest.mark.parametrize(("payload", "path"), REFUSED)
-async def test_C84_C87_what_would_not_come_back_is_refused_with_its_path(
-    store_url: str, payload: Any, path: str
-) -> None:
+async def test_C84_C87_what_would_not_come_back_is_refused_with_its_path(store_url: str) -> None:
     fleet = Fleet(store_url)
 
     @fleet.job("take")
     async def take(a: Any) -> None: ...
 
     async with fleet:
-        for submit in (fleet.submit(take, payload), fleet.submit_many(take, [{"a": 1}, payload])):
-            with pytest.raises(PayloadError) as caught:
-                await submit
-            assert caught.value.path.startswith(path)
+        for payload, path in REFUSED:
+            for submit in (fleet.submit(take, payload), fleet.submit_many(take, [{"a": 1}, payload])):
+                with pytest.raises(PayloadError) as caught:
+                    await submit
+                assert caught.value.path.startswith(path)
         assert await fleet.runs() == [], "all or none"
-
-
-async def test_C84_a_circle_is_refused(store_url: str) -> None:
-    fleet = Fleet(store_url)
-
-    @fleet.job("take")
-    async def take(a: Any) -> None: ...
-
-    async with fleet:
-        circle: list[Any] = []
-        circle.append(circle)
-        with pytest.raises(PayloadError):
-            await fleet.submit(take, {"a": circle})
 
 
 BIG = [1970670598291982290, 2**63 - 1, -(2**63), 2**64, 2**53 + 1, -(2**53) - 1, 0]

@@ -46,7 +46,7 @@ class Simulation:
     def _handler(self, kind: str) -> Callable[[Context], Coroutine[Any, Any, None]]:
         async def handle(ctx: Context) -> None:
             worker = CURRENT.get()
-            self.ledger.starts.append(Start(ctx.run_id, ctx.schedule, ctx.nominal_at, self.vf.now, ctx.attempt))
+            self.ledger.starts.append(Start(ctx.run_id, ctx.schedule, ctx.nominal_at, self.vf.now, ctx.attempt, worker))
             gate = await self._enter(ctx, worker)
             # Decided by the run and the number of its starts, not by the order in which handlers happen to come: a seed is one story.
             nth = sum(start.run_id == ctx.run_id for start in self.ledger.starts)
@@ -79,7 +79,7 @@ class Simulation:
             case "snoozing" if rnd.random() < 0.3:
                 raise Snooze(rnd.choice(["1s", "2m", "10m"]))
             case "deadly" if rnd.random() < 0.4:
-                await ctx.progress(1)  # its start is known by now; else it would count as untouched, as documented
+                self.ledger.died(CURRENT.get(), self.vf.now)
                 self.vf.crash_worker(CURRENT.get())
                 await asyncio.sleep(0)
 

@@ -41,9 +41,9 @@ async def test_two_days_of_a_minutely_job_pass_in_seconds() -> None:
         starts.append((ctx.nominal_at, vf.now))
 
     async with VirtualFleet(fleet, now=NOON) as vf:
-        began = time.perf_counter()
+        began = time.process_time()  # of this process alone: others may share its cores
         await vf.advance("2d")
-        assert time.perf_counter() - began < 30
+        assert time.process_time() - began < 30
         expected = [NOON + timedelta(minutes=n) for n in range(1, 2881)]
         assert starts == [(tick, tick) for tick in expected]
         assert [run.nominal_at for run in vf.runs] == expected
@@ -58,10 +58,10 @@ async def test_idle_time_costs_nothing() -> None:
     async def yearly() -> None: ...
 
     async with VirtualFleet(fleet, now=NOON) as vf:
-        began = time.perf_counter()
+        began = time.process_time()
         await vf.advance(datetime(2126, 6, 1, tzinfo=UTC))
         assert len(vf.runs) == 100
-        assert time.perf_counter() - began < 20
+        assert time.process_time() - began < 5
 
 
 async def test_runs_are_those_whose_time_has_come(store_url: str) -> None:
@@ -310,3 +310,39 @@ async def test_a_second_fleet_can_share_the_clock(store_url: str) -> None:
             await vf.advance("1h")
             assert await other.store.now() == vf.now == NOON + timedelta(hours=1)
             assert len(await other.runs(state="succeeded")) == 60
+
+
+async def test_limits_let_runs_start_at_their_instants(store_url: str) -> None:
+    """A tenant's rate, a job's number of runs at one time, and a queue that is paused and resumed between advances."""
+    fleet = Fleet(store_url)
+    starts: dict[str, list[float]] = {"metered": [], "narrow": [], "quick": []}
+
+    def note(name: str) -> None:
+        starts[name].append((vf.now - NOON).total_seconds())
+
+    @fleet.job("metered")
+    async def metered() -> None:
+        note("metered")
+
+    @fleet.job("narrow", max_running=2)
+    async def narrow() -> None:
+        note("narrow")
+        await vf.sleep("10s")
+
+    @fleet.job("quick", queue="other")
+    async def quick() -> None:
+        note("quick")
+
+    async with VirtualFleet(fleet, now=NOON) as vf:
+        await fleet.set_tenant("acme", rate="30/m", burst=1)
+        await fleet.set_queue("other", paused=True)
+        await fleet.submit_many(metered, [{}] * 5, tenant="acme")
+        await fleet.submit_many(narrow, [{}] * 5)
+        await fleet.submit(quick)
+        await vf.advance("1m")
+        assert starts["metered"] == [0, 2, 4, 6, 8]
+        assert starts["narrow"] == [0, 0, 10, 10, 20]
+        assert starts["quick"] == []
+        await fleet.set_queue("other", paused=False)
+        await vf.advance(0)
+        assert starts["quick"] == [60]

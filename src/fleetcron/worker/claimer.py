@@ -142,7 +142,7 @@ class Claimer:
         if self.allowance.holds_back():
             may = [lane for lane in may if self.allowance.may(lane, steady)]
         due = [lane for lane in may if lane.first_due.timestamp() <= now]
-        if room > 0 and due and (self._free() > 0 or not all(map(self.allowance.limited, due))):
+        if room > 0 and due:
             return await self._claim(lease, due, room, 0.0)
         later = room - self._runner.pending()  # no more than there are slots for: an idle worker could start it in time
         soon = [
@@ -191,9 +191,12 @@ class Claimer:
             left -= await self._claim_tier(lease, tier, left, ahead)
             if left <= 0:
                 break
-        if ahead == 0.0 and 0 < left < limit:
+        if ahead == 0.0 and 0 < left < limit and not any(map(self._may_have, lanes)):
             self._looked = float("-inf")  # the lanes are empty of what is due; see what comes next, to set the timer
         return left < limit
+
+    def _may_have(self, lane: Lane) -> bool:
+        return _place(lane) in self._lanes
 
     async def _claim_tier(self, lease: Lease, tier: Tier[Lane], limit: int, ahead: float) -> int:
         """A turn for everybody, then what some have left for those who have more; returns how many runs were taken."""
@@ -239,10 +242,8 @@ class Claimer:
             claim = await self._store.claim(
                 lease.worker, lanes, limit=limit, quantum=quanta, ahead=timedelta(seconds=ahead), jobs=self._jobs()
             )
-        elif (limit := min(limit, self._free())) > 0:  # no buffer for them: what is claimed counts as running
-            claim = await self._claim_limited(lease, lanes, limit, quanta)
         else:
-            return {}, []
+            claim = await self._claim_limited(lease, lanes, limit, quanta)
         self.last_round = self._clock.steady()
         if claim.now is not None:
             self._clock.observe(claim.now)
@@ -271,10 +272,6 @@ class Claimer:
         self.allowance.served(run.tenant for run in found.claim.runs)
         self.allowance.rest(found.rest, self._clock.steady())
         return found.claim
-
-    def _free(self) -> int:
-        """Slots that nobody waits for."""
-        return self._runner.slots - self._runner.busy() - self._runner.waiting()
 
     def _room(self) -> int:
         """How many runs that are due now may be taken."""
@@ -307,7 +304,7 @@ class Claimer:
             if self.allowance.limited_jobs:
                 timeout = min(timeout, max(self._lines_at - self._clock.steady(), 0.0))
             rested = self.allowance.next_rest(self._lanes.values())
-            if rested is not None and self._free() > 0:
+            if rested is not None and self._room() > 0:
                 timeout = min(timeout, max(rested - self._clock.steady(), 0.0))
         else:
             timeout = 0.1

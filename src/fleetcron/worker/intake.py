@@ -63,7 +63,7 @@ class Intake:
         now = None
         for run in claimed:
             entry = self._entries.get(run.job)
-            if entry is not None:
+            if entry is not None and (limited or run.gate is not None):
                 _gate(run, entry.job.name if entry.job.name in limited else None)
             if entry is None:
                 self._completer.settled(lease.worker, _unknown(run))

@@ -33,7 +33,7 @@ def refused(*words: str) -> str:
         (("run", "--lease", "3s", "--heartbeat", "2s"), "at least 3 × heartbeat"),
         (("run", "--lease", "0"), "--lease"),
         (("run", "--drain", "-1s"), "--drain"),
-        (("run", "--elector", "etcd://127.0.0.1:2379/x"), "this version has 'database'"),
+        (("run", "--elector", "consul://127.0.0.1:8500/x"), "it is one of: database, etcd://"),
         (("run", "--max-payload", "much"), "not a size"),
         (("run", "--shards", "0"), "shards"),
         (("run", "--concurrency", "0"), "--concurrency"),

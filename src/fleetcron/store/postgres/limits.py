@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+
+import msgspec
 
 from fleetcron.decide.limits import MOST_UNPARKED, NO_LIMIT, Limit
 from fleetcron.model import Job, Queue, Tenant
@@ -13,9 +16,9 @@ from fleetcron.store.codec import limits_from
 from fleetcron.store.job_lines import declare_limits, undeclared
 from fleetcron.store.postgres import rows
 from fleetcron.store.postgres.base import PostgresBase
-from fleetcron.store.postgres.database import Session
 from fleetcron.store.protocol import Claim, Lane, LimitedClaim, Limits
 
+_decode = msgspec.json.Decoder(tuple[int, int | None, int | None, int | None, int]).decode
 _PASSED_OVER = timedelta(milliseconds=5)
 """A tenant that another claim has in hand: that claim takes a millisecond or two."""
 
@@ -85,46 +88,26 @@ class Limiting(PostgresBase):
         quantum: int | Sequence[int],
         jobs: Sequence[int] | None,
     ) -> LimitedClaim:
-        """`claim` for lanes of limited tenants; never ahead of the due time. Three statements in one transaction: lock the limiters, count
-        what they leave, claim. A tenant that another claim has in hand is passed over."""
-        quanta = [quantum] * len(lanes) if isinstance(quantum, int) else quantum
-        async with self.db.transaction("claim_limited", self.clock_now()) as session:
-            locked = [row[0] for row in await session.fetch("limiter_lock", sorted({lane.tenant for lane in lanes}))]
-            found = await session.fetch("limiter_room", session.clock, locked) if locked else []
-            left = {row[0]: Limit(*row[1:6]) for row in found}
-            open_ = [(lane, most) for lane, most in zip(lanes, quanta, strict=True) if _room(left, lane) > 0]
-            runs = await _claim(session, worker, open_, left, limit, jobs) if open_ else []
-        claimed = [rows.claimed(row) for row in runs]
-        for run in claimed:
+        """`claim` for lanes of limited tenants; never ahead of the due time. A tenant that another claim has in hand is passed over."""
+        found = await self.db.fetch(
+            "claim_limited",
+            self.clock_now(),
+            worker,
+            [lane.queue for lane in lanes],
+            [lane.priority for lane in lanes],
+            [lane.tenant for lane in lanes],
+            [lane.first_due for lane in lanes],
+            [quantum] * len(lanes) if isinstance(quantum, int) else list(quantum),
+            limit,
+            None if jobs is None else list(jobs),
+        )
+        runs = [rows.claimed(row) for row in found if row[0] is not None]
+        for run in runs:
             run.limited = True
-            left[run.tenant] = left[run.tenant].after(1)
-        rest: dict[str, timedelta | None] = {lane.tenant: _PASSED_OVER for lane in lanes if lane.tenant not in locked}
-        rest |= {name: limited.rest() for name, limited in left.items() if limited.room() == 0}
-        return LimitedClaim(Claim(runs[-1][21] if runs else None, claimed), rest)
-
-
-def _room(left: Mapping[str, Limit], lane: Lane) -> int:
-    return left[lane.tenant].room() if lane.tenant in left else 0
-
-
-async def _claim(
-    session: Session,
-    worker: int,
-    lanes: Sequence[tuple[Lane, int]],
-    left: Mapping[str, Limit],
-    limit: int,
-    jobs: Sequence[int] | None,
-) -> list[Any]:
-    return await session.fetch(
-        "claim_limited",
-        session.clock,
-        worker,
-        [lane.queue for lane, _ in lanes],
-        [lane.priority for lane, _ in lanes],
-        [lane.tenant for lane, _ in lanes],
-        [lane.first_due for lane, _ in lanes],
-        [most for _, most in lanes],
-        [_room(left, lane) for lane, _ in lanes],
-        limit,
-        None if jobs is None else list(jobs),
-    )
+        taken = Counter(run.tenant for run in runs)
+        rest: dict[str, timedelta | None] = {}
+        for row in found:
+            if row[0] is None:
+                tenant, before = row[9], row[4]
+                rest[tenant] = _PASSED_OVER if before is None else Limit(*_decode(before)).after(taken[tenant]).rest()
+        return LimitedClaim(Claim(found[-1][21] if runs else None, runs), rest)

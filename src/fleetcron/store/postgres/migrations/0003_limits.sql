@@ -12,7 +12,7 @@ CREATE TABLE fleetcron.limiter (
     paused boolean NOT NULL DEFAULT false,
     tat timestamptz NOT NULL DEFAULT '-infinity',
     filled_at timestamptz NOT NULL DEFAULT '-infinity', -- when the bucket was last found full: older tokens cannot be given back
-    PRIMARY KEY (kind, name)
+    PRIMARY KEY (name, kind)
 ) WITH (fillfactor = 50);
 
 CREATE TABLE fleetcron.queue (
@@ -95,4 +95,88 @@ BEGIN
             VALUES (at, new_id, coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant, the_job.id);
     END IF;
     RETURN new_id;
+END $$;
+
+-- A claim for lanes of limited tenants: claim.sql, but each tenant gives at most what its limits leave, also over several lanes, and each run
+-- takes a token of its tenant's rate. Two statements, of which the second sees what was committed before the locks of the first were granted:
+-- in one statement the leases counted would be those of a snapshot from before, and two claims together would overshoot. A function, so that
+-- it costs one round trip, not five. Tenants that another claim has in hand are passed over. Returns the runs as claim.sql does, and a row with
+-- run_id NULL for each tenant that was passed over (payload NULL) or may start no more (payload: [running, max_running, per, burst, used] as
+-- they were before this claim).
+-- Index: limiter_pkey, lease_tenant, ready_pkey (one range a lane), run_pkey. Locks: limiter, worker FOR KEY SHARE, ready SKIP LOCKED.
+CREATE FUNCTION fleetcron.claim_limited(
+    p_now timestamptz, p_worker bigint, p_queues text[], p_priorities smallint[], p_tenants text[], p_floors timestamptz[], p_most int[],
+    p_limit int, p_jobs int[]
+) RETURNS TABLE (
+    run_id bigint, fence bigint, attempt int, job text, payload text, due_at timestamptz, late boolean, schedule text, nominal_at timestamptz,
+    tenant text, queue text, priority smallint, key text, gate text, overlap text, expires_at timestamptz, late_at timestamptz, missed text,
+    generation int, deaths smallint, prev_at timestamptz, now timestamptz
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_locked text[];
+    v_now timestamptz;
+BEGIN
+    v_locked := ARRAY(
+        SELECT l.name FROM fleetcron.limiter l WHERE l.kind = 'tenant' AND l.name = ANY (p_tenants) AND NOT l.paused
+        ORDER BY l.name FOR UPDATE SKIP LOCKED);
+    RETURN QUERY
+    SELECT NULL::bigint, NULL::bigint, NULL::int, NULL, NULL, NULL::timestamptz, NULL::boolean, NULL, NULL::timestamptz, t.name, NULL,
+           NULL::smallint, NULL, NULL, NULL, NULL::timestamptz, NULL::timestamptz, NULL, NULL::int, NULL::smallint, NULL::timestamptz,
+           NULL::timestamptz
+    FROM (SELECT DISTINCT unnest(p_tenants) AS name) t WHERE t.name <> ALL (v_locked);
+    IF cardinality(v_locked) = 0 THEN RETURN; END IF;
+    v_now := coalesce(p_now, clock_timestamp());
+    RETURN QUERY
+    WITH alive AS MATERIALIZED (
+        SELECT 1 FROM fleetcron.worker w WHERE w.id = p_worker AND w.expires_at > v_now FOR KEY SHARE),
+    lim AS MATERIALIZED (
+        SELECT l.ctid AS tid, l.name, l.max_running, l.per, l.burst,
+               CASE WHEN l.max_running IS NULL THEN 0
+                    ELSE (SELECT count(*) FROM fleetcron.lease e WHERE e.tenant = l.name) END AS running,
+               (extract(epoch FROM greatest(l.tat, v_now) - v_now) * 1000000)::bigint AS used
+        FROM fleetcron.limiter l WHERE l.kind = 'tenant' AND l.name = ANY (v_locked)),
+    room AS MATERIALIZED (
+        SELECT m.*, greatest(least(
+            coalesce(max_running - running, 2147483647),
+            coalesce(greatest(coalesce(burst, greatest(1, 1000000 / per)) * per - used, 0) / per, 2147483647)), 0)::int AS room
+        FROM lim m),
+    pick AS MATERIALIZED (
+        SELECT r.tid, l.nth, m.room, row_number() OVER (PARTITION BY l.tenant ORDER BY l.nth, r.due_at, r.run_id) AS n
+        FROM unnest(p_queues, p_priorities, p_tenants, p_floors, p_most) WITH ORDINALITY
+            AS l(queue, priority, tenant, floor, most, nth)
+        JOIN room m ON m.name = l.tenant AND m.room > 0
+        CROSS JOIN LATERAL (
+            SELECT q.ctid AS tid, q.due_at, q.run_id FROM fleetcron.ready q
+            WHERE q.queue = l.queue AND q.priority = l.priority AND q.tenant = l.tenant AND q.due_at >= l.floor AND q.due_at <= v_now
+              AND (p_jobs IS NULL OR q.job_id = ANY (p_jobs))
+            ORDER BY q.due_at, q.run_id LIMIT least(l.most, m.room) FOR UPDATE SKIP LOCKED) r
+        WHERE EXISTS (SELECT 1 FROM alive)),
+    gone AS (
+        DELETE FROM fleetcron.ready q
+        WHERE q.ctid = ANY (ARRAY(SELECT p.tid FROM pick p WHERE p.n <= p.room ORDER BY p.nth, p.n LIMIT p_limit))
+        RETURNING q.run_id, q.attempt, q.flags, q.tenant),
+    taken AS MATERIALIZED (SELECT o.tenant, count(*) AS n FROM gone o GROUP BY o.tenant),
+    spent AS (
+        UPDATE fleetcron.limiter t SET tat = greatest(t.tat, v_now) + g.n * t.per * interval '1 microsecond',
+            filled_at = CASE WHEN t.tat <= v_now THEN v_now ELSE t.filled_at END
+        FROM lim m JOIN taken g ON g.tenant = m.name WHERE t.ctid = m.tid AND m.per IS NOT NULL),  -- locked, and so still there
+    undup AS (
+        DELETE FROM fleetcron.dedup d WHERE d.ctid = ANY (ARRAY(  -- in the order in which inserts lock keys
+            SELECT k.ctid FROM fleetcron.dedup k WHERE k.run_id = ANY (ARRAY(SELECT o.run_id FROM gone o WHERE o.flags & 1 = 1))
+            ORDER BY k.job, k.tenant, k.key FOR UPDATE))),
+    leased AS (
+        INSERT INTO fleetcron.lease AS e (worker, run_id, fence, attempt, started_at, tenant)
+        SELECT p_worker, o.run_id, nextval('fleetcron.fence'), o.attempt + 1, v_now, o.tenant FROM gone o
+        RETURNING e.run_id, e.fence, e.attempt)
+    SELECT NULL::bigint, NULL::bigint, NULL::int, NULL, json_build_array(m.running, m.max_running, m.per, m.burst, m.used)::text,
+           NULL::timestamptz, NULL::boolean, NULL, NULL::timestamptz, m.name, NULL, NULL::smallint, NULL, NULL, NULL, NULL::timestamptz,
+           NULL::timestamptz, NULL, NULL::int, NULL::smallint, NULL::timestamptz, NULL::timestamptz
+    FROM room m LEFT JOIN taken g ON g.tenant = m.name WHERE m.room <= coalesce(g.n, 0)
+    UNION ALL
+    (SELECT l.run_id, l.fence, l.attempt, r.job, r.payload::text, r.due_at, r.late_at IS NOT NULL AND r.late_at < v_now,
+            r.schedule, r.nominal_at, r.tenant, r.queue, r.priority, r.key, r.gate, r.overlap, r.expires_at, r.late_at, r.missed::text,
+            r.generation, r.deaths, r.prev_at, coalesce(p_now, clock_timestamp())
+     FROM leased l JOIN fleetcron.run r ON r.id = ANY (ARRAY[l.run_id])
+     ORDER BY r.due_at, l.run_id);
 END $$;

@@ -4,7 +4,8 @@
 -- Ticks already due (nominal_at <= now) become state `missed`, returned so that a miss record is written.
 -- $3: nothing older waits in ready or timetable that is due at its own instant. What an earlier judgement let run is due when it was judged:
 -- it is among the last $6 ticks up to $5. What is parked at the schedule's gate, or in its job's line, may be of any age.
--- What a worker has claimed ahead and not started is asked to stop there (the caller tells workers to look).
+-- What a worker has claimed ahead and not started is asked to stop there (the caller tells workers to look), if no ticks follow: a new
+-- definition most often names the same instant, and would find it taken by a run that does not run.
 -- Index: run_tick twice, then the keys of ready and timetable; parked_pkey, run_pkey. Locks: ready and timetable rows; those being claimed right now are left alone.
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 tick AS MATERIALIZED (
@@ -29,7 +30,7 @@ parked AS (DELETE FROM fleetcron.parked p USING fleetcron.run r
              AND p.attempt = 0 AND r.id = ANY (ARRAY[p.run_id]) AND r.schedule = $2 AND r.started_at IS NULL RETURNING p.run_id),
 every AS (SELECT run_id FROM taken UNION ALL SELECT run_id FROM parked),
 held AS (UPDATE fleetcron.lease l SET cancel = true FROM fleetcron.worker w, tick t WHERE l.worker = ANY (ARRAY[w.id]) AND l.run_id = t.id AND l.ahead
-         AND t.id NOT IN (SELECT run_id FROM every)),
+         AND $4 IN ('paused', 'schedule removed') AND t.id NOT IN (SELECT run_id FROM every)),
 erased AS (DELETE FROM fleetcron.run r WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at > (SELECT now FROM n)),
 closed AS (UPDATE fleetcron.run r SET state = 'missed', reason = $4, finished_at = (SELECT now FROM n)
            WHERE r.id = ANY (ARRAY(SELECT run_id FROM every)) AND r.nominal_at <= (SELECT now FROM n)

@@ -13,7 +13,7 @@ CREATE TABLE limiter (
     paused INTEGER NOT NULL DEFAULT 0,
     tat INTEGER NOT NULL DEFAULT 0,
     filled_at INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (kind, name)
+    PRIMARY KEY (name, kind)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE queue (
