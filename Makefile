@@ -7,10 +7,10 @@ BIN := .venv/bin
 STAMP := .venv/.fleetcron-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup services test lint demo soak clean
+.PHONY: help setup services test lint demo soak bench bench-peers clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 setup: $(STAMP) ## make .venv, with the locked versions of everything
 
@@ -40,6 +40,13 @@ soak: setup services ## the long runs: minutes each, on a machine that does noth
 
 demo: setup ## see it work
 	@$(BIN)/fleetcron demo
+
+# make bench ARGS="drain pickup --repeat 5"
+bench: setup services ## measure, ours and the peers' that are installed, side by side
+	$(BIN)/python -m benchmarks $(or $(ARGS),drain enqueue pickup precision herd wal idle sqlite startup) --out benchmarks/results
+
+bench-peers: setup ## install the peers (npm, pip) below .bench
+	benchmarks/install-peers.sh
 
 clean: ## remove caches and build results, not .venv
 	rm -rf build dist htmlcov .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from fleetcron.management import Replayed, Submitted
     from fleetcron.model import (
         Attempt,
+        Backfill,
+        ElectorState,
         HeldLock,
         Job,
         Leader,
@@ -46,22 +48,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "Attempt": "model", "BlockingContext": "worker.context", "ConfigError": "errors", "Context": "worker.context", "Cron": "triggers",
-    "Discard": "errors", "Every": "triggers", "Fleet": "fleet", "FleetcronError": "errors", "HeldLock": "model", "Job": "model",
-    "Leader": "model", "LeaseLost": "errors", "Lock": "lock", "LockTimeout": "errors", "Miss": "model", "Missed": "model",
-    "Node": "model", "NotFound": "errors", "Once": "triggers", "PayloadError": "errors", "Queue": "model", "QueueFull": "errors",
-    "Replayed": "management", "Retry": "model", "Run": "run", "Schedule": "model", "SchemaMismatch": "errors", "Snooze": "errors",
-    "State": "model", "StoreError": "errors", "StoreUnavailable": "errors", "Submitted": "management", "Tenant": "model",
-    "Trigger": "triggers", "TriggerError": "errors", "WaitTimeout": "errors",
+    "Attempt": "model", "Backfill": "model", "BlockingContext": "worker.context", "ConfigError": "errors", "Context": "worker.context",
+    "Cron": "triggers", "Discard": "errors", "ElectorState": "model", "Every": "triggers", "Fleet": "fleet", "FleetcronError": "errors",
+    "HeldLock": "model", "Job": "model", "Leader": "model", "LeaseLost": "errors", "Lock": "lock", "LockTimeout": "errors",
+    "Miss": "model", "Missed": "model", "Node": "model", "NotFound": "errors", "Once": "triggers", "PayloadError": "errors",
+    "Queue": "model", "QueueFull": "errors", "Replayed": "management", "Retry": "model", "Run": "run", "Schedule": "model",
+    "SchemaMismatch": "errors", "Snooze": "errors", "State": "model", "StoreError": "errors", "StoreUnavailable": "errors",
+    "Submitted": "management", "Tenant": "model", "Trigger": "triggers", "TriggerError": "errors", "WaitTimeout": "errors",
 }  # fmt: skip
 
 __all__ = [
     "Attempt",
+    "Backfill",
     "BlockingContext",
     "ConfigError",
     "Context",
     "Cron",
     "Discard",
+    "ElectorState",
     "Every",
     "Fleet",
     "FleetcronError",

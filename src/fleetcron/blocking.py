@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import inspect
+import queue
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
@@ -21,6 +22,7 @@ from fleetcron.lock import Lock
 from fleetcron.lockkeeper import ThreadLostEvent
 from fleetcron.management import Page
 from fleetcron.run import Run
+from fleetcron.store.callers import Borrowed, is_async
 
 
 class BlockingFleet:
@@ -39,6 +41,18 @@ class BlockingFleet:
         if inspect.iscoroutinefunction(attribute):
             return lambda *args, **kwargs: self._call(attribute(*args, **kwargs))
         return attribute
+
+    def submit(self, job: Any, payload: Any = None, *, conn: Any = None, **options: Any) -> Any:
+        """Like `Fleet.submit`. `conn`: a synchronous connection; it is used on this thread only."""
+        if conn is None:
+            return self._call(self._fleet.submit(job, payload, **options))
+        return self._call_beside(conn, lambda own: self._fleet.submit(job, payload, conn=own, **options))
+
+    def submit_many(self, job: Any, payloads: Any, *, conn: Any = None, **options: Any) -> Any:
+        """Like `Fleet.submit_many`. `conn`: as for `submit`."""
+        if conn is None:
+            return self._call(self._fleet.submit_many(job, payloads, **options))
+        return self._call_beside(conn, lambda own: self._fleet.submit_many(job, payloads, conn=own, **options))
 
     def lock(self, name: str, ttl: Duration = "30s", wait: Duration | None = None) -> BlockingLock:
         """Like `Fleet.lock`: `with fleet.blocking.lock("reindex") as lock: …`."""
@@ -95,6 +109,40 @@ class BlockingFleet:
             return self._shown(answer.result())
         except BaseException:
             answer.cancel()  # the caller was interrupted (Ctrl-C): nobody waits for it any more
+            raise
+
+    def _call_beside(self, conn: Any, work: Callable[[Borrowed], Coroutine[Any, Any, Any]]) -> Any:
+        """Like `_call`, while this thread, to which the connection belongs, does what is to be done with it."""
+        if is_async(conn):
+            raise TypeError(
+                f"conn: {type(conn).__module__}.{type(conn).__name__} belongs to an event loop: use it with the fleet itself, not with "
+                "fleet.blocking"
+            )
+        loop = self._start()
+        asked: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        left = threading.Event()
+
+        async def here(call: Callable[[], Any]) -> Any:
+            if left.is_set():
+                raise InterruptedError("the caller has left, and its connection with it")
+            done = loop.create_future()
+            asked.put((call, done))
+            return await done
+
+        answer = asyncio.run_coroutine_threadsafe(work(Borrowed(conn, here)), loop)
+        answer.add_done_callback(lambda _: asked.put(None))
+        try:
+            while (one := asked.get()) is not None:
+                call, done = one
+                try:
+                    tell, value = done.set_result, call()
+                except Exception as error:  # noqa: BLE001  # it goes to whoever asked for the call
+                    tell, value = done.set_exception, error
+                loop.call_soon_threadsafe(tell, value)
+            return self._shown(answer.result())
+        except BaseException:
+            left.set()
+            answer.cancel()  # the caller was interrupted (Ctrl-C)
             raise
 
     def _shown(self, value: Any) -> Any:

@@ -343,7 +343,8 @@ def _readable_bin_dir(bin_dir: Path, owner: pwd.struct_passwd | None) -> Path:
     return copy / bin_dir.relative_to(site)
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Does nobody listen on this port of 127.0.0.1?"""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -356,6 +357,6 @@ def _is_free(port: int) -> bool:
 def free_port() -> int:
     """A port on 127.0.0.1 that nobody listens on, out of PORTS."""
     for _ in range(100):
-        if _is_free(port := random.choice(PORTS)):
+        if is_free(port := random.choice(PORTS)):
             return port
     raise StoreUnavailable(f"no free port on 127.0.0.1 among 100 tries in {PORTS.start} to {PORTS.stop - 1}")

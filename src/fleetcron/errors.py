@@ -51,13 +51,13 @@ class NotFound(FleetcronError, LookupError):
 
 class QueueFull(FleetcronError):
     """A queue has as many waiting runs as it may (`set_queue(…, max_depth=)`), and nothing was submitted. `wait`: it was set to
-    `on_full="wait"`, and the caller could not wait (inside a transaction of its own)."""
+    `on_full="wait"`, and the caller could not wait (inside a transaction of its own), or for ever: `coming` runs will not fit."""
 
-    def __init__(self, queue: str, depth: int, limit: int, *, wait: bool = False) -> None:
+    def __init__(self, queue: str, depth: int, limit: int, *, wait: bool = False, coming: int = 1) -> None:
         super().__init__(
             f"queue {queue!r} is full: {depth} runs wait in it, and its max_depth is {limit}; nothing was submitted"
         )
-        self.queue, self.depth, self.limit, self.wait = queue, depth, limit, wait
+        self.queue, self.depth, self.limit, self.wait, self.coming = queue, depth, limit, wait, coming
 
 
 class LeaseLost(FleetcronError):

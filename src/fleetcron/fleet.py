@@ -28,11 +28,13 @@ from fleetcron.payload import encode_payload
 from fleetcron.run import Run, Waiters
 from fleetcron.store.factory import make_store
 from fleetcron.store.protocol import CANCELS, LIMITS, REGISTRY, SCHEDULES, NewRun, Store
-from fleetcron.submitter import Submitter, until_room
+from fleetcron.submitter import Submitter
 from fleetcron.triggers import Trigger
 
 _NOT_OPEN = "the fleet is not open: use `async with fleet:`, or await fleet.open()"
 _HORIZON = timedelta(minutes=2)
+PATIENCE = timedelta(seconds=10)
+"""With a handler that blocks the event loop in the middle of a submit, which is no reason to end it."""
 
 
 class Fleet(Declarations, Management):
@@ -100,8 +102,16 @@ class Fleet(Declarations, Management):
     ) -> None:
         await self.close()
 
-    def make_store(self, *, pool_size: int = 4, application: str = "fleetcron", custom_plans: bool = False) -> Store:
-        """A further store on the same database, not open yet: for another event loop."""
+    def make_store(
+        self,
+        *,
+        pool_size: int = 4,
+        application: str = "fleetcron",
+        custom_plans: bool = False,
+        idle_timeout: timedelta | None = None,
+    ) -> Store:
+        """A further store on the same database, not open yet: for another event loop. `idle_timeout`: how long a transaction of a frozen
+        process may hold others up; a lease, and PATIENCE at least, unless given."""
         o = self.options
         return make_store(
             o.url,
@@ -115,6 +125,7 @@ class Fleet(Declarations, Management):
             statement_timeout=min(10.0, o.lease.total_seconds() / 3),
             application=application,
             custom_plans=custom_plans,
+            idle_timeout=(idle_timeout or max(o.lease, PATIENCE)).total_seconds(),
         )
 
     def use_clock(self, clock: Callable[[], datetime] | None) -> None:
@@ -176,8 +187,9 @@ class Fleet(Declarations, Management):
 
         `key`: a second submit with it returns the existing run (`run.created` is False) until that one has finished, has started
         (`key_scope="started"`), or for a time from its due time (a duration); with `on_duplicate="replace"` a run that still waits takes
-        the newer payload and due time. `conn`: an asyncpg connection; the run is then part of its transaction.
-        Raises PayloadError, ConfigError, TypeError (naive datetime), NotFound (unknown job), QueueFull, StoreUnavailable.
+        the newer payload and due time. `conn`: a connection of your own to fleetcron's database (asyncpg, psycopg, psycopg2, SQLAlchemy;
+        sqlite3); the run is then part of its transaction, and exists when you commit.
+        Raises PayloadError, ConfigError, TypeError (naive datetime, wrong `conn`), NotFound (unknown job), QueueFull, StoreUnavailable.
         """
         target, handler = await self._resolve(job)
         new = self._new_run(
@@ -195,12 +207,12 @@ class Fleet(Declarations, Management):
             concurrency_key=concurrency_key,
         )
         if conn is not None:
-            inserted = (await self.store.insert([new], conn=conn))[0]
+            inserted = (await self._out().until_room(lambda: self.store.insert([new], conn=conn), 1, wait=False))[0]
         else:
             inserted = await self._out().submit(new, soon=self._soon(new))
         if not inserted.created:
-            record, attempts = await self._run_record(inserted.id)
-            return Run(self, record, attempts, created=False)
+            record, attempts = await self._run_record(inserted.id, conn)
+            return Run(self, record, attempts, created=False, replaced=inserted.replaced)
         return Run(self, self._fresh(inserted.id, new, inserted.due_at), created=True)
 
     async def submit_many(
@@ -212,7 +224,7 @@ class Fleet(Declarations, Management):
         due_at: Sequence[datetime | None] | None = None,
         **options: Any,
     ) -> Submitted:
-        """Submit many runs of one job, all or none; `options` as for `submit`. Returns `Submitted(ids, created)`, in order."""
+        """Submit many runs of one job, all or none; `options` as for `submit`. Returns `Submitted(ids, created, replaced)`, in order."""
         target, handler = await self._resolve(job)
         for name, values in (("keys", keys), ("due_at", due_at)):
             if values is not None and len(values) != len(payloads):
@@ -235,17 +247,17 @@ class Fleet(Declarations, Management):
                 }
                 runs.append(self._new_run(target, text, **own))
         if not runs:
-            return Submitted([], [])
+            return Submitted([], [], [])
         if conn is not None:
-            found = await self.store.insert(runs, conn=conn)
+            found = await self._out().until_room(lambda: self.store.insert(runs, conn=conn), len(runs), wait=False)
         else:
             wake = (
                 self._out().waker.now({model.queue})
                 if any(self._soon(r) for r in (runs[0], runs[-1])) or due_at is not None
                 else []
             )
-            found = await until_room(lambda: self.store.insert(runs, wake=wake))
-        return Submitted([f.id for f in found], [f.created for f in found])
+            found = await self._out().until_room(lambda: self.store.insert(runs, wake=wake), len(runs))
+        return Submitted([f.id for f in found], [f.created for f in found], [f.replaced for f in found])
 
     def _new_run(
         self,

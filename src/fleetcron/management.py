@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fleetcron.backfilling import Backfilling
 from fleetcron.decide.ticks import bounded_next, first_tick
 from fleetcron.errors import ConfigError, NotFound
 from fleetcron.limiting import Limiting
@@ -32,10 +33,12 @@ T = TypeVar("T")
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """What `submit_many` did: `ids` and `created`, two lists in the order of the payloads."""
+    """What `submit_many` did: lists in the order of the payloads. `created`: it is a new run; `replaced`: a run with the same key waited
+    still, and took the payload and due time."""
 
     ids: list[int]
     created: list[bool]
+    replaced: list[bool]
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -60,7 +63,7 @@ class Page(list[T]):
     next: Any = None
 
 
-class Management(Limiting):
+class Management(Limiting, Backfilling):
     """Needs an open store."""
 
     _registry: dict[str, Job]
@@ -73,7 +76,7 @@ class Management(Limiting):
 
     # looking
     async def jobs(self) -> list[Job]:
-        """The registry. `known` says whether a live worker can run it."""
+        """The registry. `known` says whether a live worker can run it, `paused` whether its runs are held back."""
         return await self.store.jobs()
 
     async def schedules(self, *, job: str | None = None, limit: int = 100, after: str | None = None) -> Page[Schedule]:
@@ -136,8 +139,9 @@ class Management(Limiting):
         record, attempts = await self._run_record(run_id)
         return Run(self, record, attempts)  # type: ignore[arg-type]
 
-    async def _run_record(self, run_id: int) -> tuple[RunRecord, list[Attempt]]:
-        record = await self.store.run(run_id)
+    async def _run_record(self, run_id: int, conn: Any = None) -> tuple[RunRecord, list[Attempt]]:
+        """`conn`: look as the caller's own transaction sees it."""
+        record = await self.store.run(run_id, conn=conn)
         if record is None:
             raise NotFound(f"there is no run {run_id}")
         return record, await self.store.attempts(run_id)
@@ -239,7 +243,9 @@ class Management(Limiting):
                 raise ConfigError(
                     f"job {job.name!r} is a {old.type} job of the fleet already; choose another name for this {job.type} job"
                 )
-            same = old is not None and msgspec.structs.replace(old, id=job.id, known=job.known) == job
+            same = (
+                old is not None and msgspec.structs.replace(old, id=job.id, known=job.known, paused=job.paused) == job
+            )
             answers.append("created" if old is None else "unchanged" if same else "edited")
         if changed := [job for job, answer in zip(jobs, answers, strict=True) if answer != "unchanged"]:
             await self.store.put_jobs(changed)

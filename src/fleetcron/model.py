@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fleetcron.durations import parse_duration
+from fleetcron.durations import format_duration, parse_duration
 from fleetcron.errors import ConfigError, RetryAfter
 from fleetcron.triggers import Trigger
 
@@ -22,10 +22,15 @@ ExecutorName = Literal["async", "thread", "process"]
 KeyScope = Literal["finished", "started"] | timedelta
 OnDuplicate = Literal["keep", "replace"]
 OnFull = Literal["reject", "wait"]
+BackfillOrder = Literal["asc", "desc"]
+BackfillMode = Literal["missing", "failed", "all"]
+BackfillState = Literal["running", "paused", "done", "cancelled", "dry run"]
 
 MISFIRES: tuple[Misfire, ...] = ("fire_all", "fire_once", "skip")
 OVERLAPS: tuple[Overlap, ...] = ("allow", "skip", "queue_one", "queue_all", "replace")
 HIGHEST_PRIORITY, LOWEST_PRIORITY, DEFAULT_PRIORITY = 0, 9, 5
+BACKFILL_PRIORITY = LOWEST_PRIORITY + 1
+"""That of a backfill's runs, below everything that can be asked for. They do not age; they have a share instead (decide/backfill.py)."""
 
 
 class State(StrEnum):
@@ -125,6 +130,7 @@ class Job(Record, frozen=True, kw_only=True):
     burst: int | None = None  # None: what grows in a second
     id: int = 0
     known: bool | None = None  # does a live worker have a handler for it? None where not asked
+    paused: bool | None = None  # by `pause_job`: its runs wait; None where not asked
 
     @property
     def type(self) -> str:
@@ -254,13 +260,44 @@ class Tenant(Record, frozen=True, kw_only=True):
 
 
 class Queue(Record, frozen=True, kw_only=True):
-    """The limits of a queue. `depth`: its runs that are due and wait."""
+    """The limits of a queue. `depth`: its runs that are due and wait; `refused`: how many it has been too full to take, a second behind."""
 
     name: str
     max_depth: int | None = None
     on_full: OnFull = "reject"
     paused: bool = False
     depth: int = 0
+    refused: int = 0
+
+
+class Backfill(Record, frozen=True, kw_only=True):
+    """A past range [start, end) of a schedule that is run, or was.
+
+    Of `total` ticks (those of the trigger when it began) `created` got a run and `existing` needed none, up to now. Of the runs `done` ended
+    well (succeeded, or discarded by their handler), `failed` otherwise; the rest, `open`, waits or runs: never more than `max_running`.
+    """
+
+    schedule: str
+    start: datetime
+    end: datetime
+    order: BackfillOrder
+    mode: BackfillMode
+    max_running: int
+    total: int
+    id: int = 0
+    state: BackfillState = "running"
+    created: int = 0
+    existing: int = 0
+    done: int = 0
+    failed: int = 0
+    reason: str | None = None  # why it is in this state, when that needs saying
+    created_at: datetime | None = None
+    finished_at: datetime | None = None
+    cursor: datetime | None = None  # the last tick that was looked at
+
+    @property
+    def open(self) -> int:
+        return self.created - self.done - self.failed
 
 
 class Leader(Record, frozen=True, kw_only=True):
@@ -275,6 +312,27 @@ class Leader(Record, frozen=True, kw_only=True):
     ticks_until: datetime | None
 
 
+class ElectorState(Record, frozen=True, kw_only=True):
+    """What a scheduler knows of its elector, by its own clock. `kind`: database, etcd, zookeeper or redis; `where`: its servers. Since
+    `since` it is reached, or not; then `error` says why, and `retry_in` how long the present pause between two tries is."""
+
+    kind: str
+    where: str | None
+    reached: bool
+    since: datetime
+    error: str | None = None
+    retry_in: timedelta | None = None
+
+    def words(self) -> str:
+        """One line for people."""
+        if self.where is None:
+            return "the database elects"
+        if self.reached:
+            return f"{self.kind} at {self.where} is reached"
+        again = "" if self.retry_in is None else f"; trying again every {format_duration(self.retry_in)} or so"
+        return f"{self.kind} at {self.where} is not reached, so this node is a follower: {self.error}{again}"
+
+
 class HeldLock(Record, frozen=True, kw_only=True):
     """A lock that is held. `owner` is host:pid; without a renewal it is over at `expires_at`."""
 
@@ -287,7 +345,7 @@ class HeldLock(Record, frozen=True, kw_only=True):
 
 
 class Node(Record, frozen=True, kw_only=True):
-    """One process (and its worker processes)."""
+    """One process (and its worker processes). `elector`: of a node with the scheduler role."""
 
     node: str
     host: str
@@ -301,3 +359,4 @@ class Node(Record, frozen=True, kw_only=True):
     tzdata: str
     started_at: datetime
     heartbeat_at: datetime
+    elector: ElectorState | None = None

@@ -23,12 +23,12 @@ from typing import NoReturn
 import msgspec
 
 import fleetcron
-from fleetcron.clock import sleep
+from fleetcron.clock import monotonic, sleep
 from fleetcron.election import make_elector
 from fleetcron.errors import StoreError
 from fleetcron.fleet import Fleet
-from fleetcron.scheduler.scheduler import CONNECTIONS, Scheduler, SchedulerOptions
-from fleetcron.store.protocol import SCHEDULES, WorkerInfo
+from fleetcron.scheduler.scheduler import CONNECTIONS, Scheduler, SchedulerOptions, SchedulerStatus
+from fleetcron.store.protocol import BACKFILLS, SCHEDULES, WorkerInfo
 from fleetcron.triggers import tzdata_version
 from fleetcron.worker.worker import Worker, WorkerOptions
 
@@ -36,6 +36,10 @@ log = logging.getLogger("fleetcron.node")
 
 ROLES = ("scheduler", "worker")
 _NODE_BEAT = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds before a scheduler that died of a fault is begun anew: doubled from death to death."""
+SETTLED = 30.0
+"""One that lived this many seconds was well: the next one is not made to wait for the deaths before."""
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,10 +154,18 @@ class SchedulerThread:
         self._thread = threading.Thread(target=self._run, name="fleetcron-scheduler", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.scheduler: Scheduler | None = None
+        self._absent = "the database has not answered yet"  # why there is no scheduler
         self._stopped = threading.Event()
 
     def start(self) -> None:
         self._thread.start()
+
+    def status(self) -> SchedulerStatus:
+        """How the scheduler is, from memory, on any thread. A follower whose elector or database is away says so."""
+        scheduler = self.scheduler
+        if scheduler is not None:
+            return scheduler.status()
+        return SchedulerStatus(ready=False, why=self._absent, leading={}, elector=self._elector.state())
 
     def stop(self) -> None:
         """Resign and end. Blocks, bounded."""
@@ -166,11 +178,32 @@ class SchedulerThread:
         asyncio.run(self._main())
 
     async def _main(self) -> None:
-        """The store is opened until it works: a node whose database is away is a follower that tries again."""
+        """Until stopped. What a scheduler dies of (a fault of ours) does not leave its node without one in silence: it is told, and another one
+        begins."""
         self._loop = asyncio.get_running_loop()
+        pause = FIRST_PAUSE
+        while not self._stopped.is_set():
+            began = monotonic()
+            try:
+                await self._serve()
+            except Exception:
+                self.scheduler, self._absent = None, "it has ended by a fault, and starts again"
+                pause = FIRST_PAUSE if monotonic() - began > SETTLED else min(pause * 2, LONGEST_PAUSE)
+                log.exception("the scheduler has ended by a fault of fleetcron's, and starts again in %g s", pause)
+                again_at = monotonic() + pause
+                while monotonic() < again_at and not self._stopped.is_set():
+                    await sleep(0.1)
+                self._elector = make_elector(
+                    self._fleet.options.elector, self._info.node, self._fleet.options.election_ttl
+                )
+
+    async def _serve(self) -> None:
+        """The store is opened until it works: a node whose database is away is a follower that tries again."""
         o = self._fleet.options
         options = SchedulerOptions(lease=o.lease, election_ttl=o.election_ttl, retention=o.retention, shards=o.shards)
-        store = self._fleet.make_store(pool_size=CONNECTIONS, application="fleetcron-scheduler", custom_plans=True)
+        store = self._fleet.make_store(
+            pool_size=CONNECTIONS, application="fleetcron-scheduler", custom_plans=True, idle_timeout=o.election_ttl
+        )
         pause = 0.2
         while not self._stopped.is_set():
             try:
@@ -184,10 +217,10 @@ class SchedulerThread:
             return
         try:
             scheduler = self.scheduler = Scheduler(store, self._elector, self._info, options)
-            loop = self._loop
+            loop = asyncio.get_running_loop()
 
             def wake(channel: str) -> None:
-                if channel in ("", SCHEDULES):
+                if channel in ("", SCHEDULES, BACKFILLS):
                     loop.call_soon_threadsafe(scheduler.wake, channel)
 
             await store.listen(wake)

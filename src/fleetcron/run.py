@@ -24,20 +24,27 @@ class RunSource(Protocol):
 
 
 class Run:
-    """A snapshot of a run; `refresh()` takes a new one. `created` is False when a dedup key matched: then it is the existing run.
+    """A snapshot of a run; `refresh()` takes a new one. `created` is False when a dedup key matched: then it is the existing run, and
+    `replaced` tells whether it took the payload and due time of this submit.
 
     `id job schedule tenant queue priority nominal_at due_at state attempt attempts result error key idempotency_key created_at started_at
     finished_at worker`. Times are aware, UTC; `result` is what the handler returned, decoded from JSON.
     """
 
-    __slots__ = ("_record", "_source", "attempts", "created")
+    __slots__ = ("_record", "_source", "attempts", "created", "replaced")
 
     def __init__(
-        self, source: RunSource, record: RunRecord, attempts: list[Attempt] | None = None, *, created: bool = False
+        self,
+        source: RunSource,
+        record: RunRecord,
+        attempts: list[Attempt] | None = None,
+        *,
+        created: bool = False,
+        replaced: bool = False,
     ) -> None:
         self._source, self._record = source, record
         self.attempts: list[Attempt] = attempts or []
-        self.created = created
+        self.created, self.replaced = created, replaced
 
     id: int = property(lambda self: self._record.id)  # type: ignore[assignment]
     job: str = property(lambda self: self._record.job)  # type: ignore[assignment]

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from fleetcron.clock import monotonic, sleep
 from fleetcron.errors import FleetcronError, QueueFull, StoreError
+from fleetcron.refusals import Refusals
 from fleetcron.store.protocol import Inserted, NewRun, Store
 
 log = logging.getLogger("fleetcron")
@@ -37,12 +38,26 @@ class Submitter:
         self._waiting: list[Waiting] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._scheduled = False
-        self.waker = Waker(store)
+        self.waker, self.refusals = Waker(store), Refusals(store)
 
     async def submit(self, run: NewRun, *, soon: bool) -> Inserted:
         """Insert one run, together with whatever else is being submitted. `soon`: it may be due within the horizon. Raises QueueFull, or
         waits for room in a queue that was set so."""
-        return await until_room(lambda: self._submit(run, soon=soon))
+        return await self.until_room(lambda: self._submit(run, soon=soon), 1)
+
+    async def until_room(self, submit: Callable[[], Awaitable[T]], runs: int, *, wait: bool = True) -> T:
+        """Submit so many runs; while their queue is full and was set to wait (and this caller can), again and again. Raises QueueFull where
+        it was set to reject."""
+        pause = _FULL_PAUSE
+        while True:
+            try:
+                return await submit()
+            except QueueFull as error:
+                if not (wait and error.wait and error.coming <= error.limit):
+                    self.refusals.note(error.queue, runs)
+                    raise
+            await sleep(pause * (0.5 + random.random()))
+            pause = min(pause * 2, _LONGEST_FULL_PAUSE)
 
     async def _submit(self, run: NewRun, *, soon: bool) -> Inserted:
         answer: asyncio.Future[Inserted] = asyncio.get_running_loop().create_future()
@@ -99,19 +114,7 @@ class Submitter:
                 self._start()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.waker.close()
-
-
-async def until_room(submit: Callable[[], Awaitable[T]]) -> T:
-    """Submit; while the queue is full and was set to wait, again and again. Raises QueueFull where it was set to reject."""
-    pause = _FULL_PAUSE
-    while True:
-        try:
-            return await submit()
-        except QueueFull as error:
-            if not error.wait:
-                raise
-        await sleep(pause * (0.5 + random.random()))
-        pause = min(pause * 2, _LONGEST_FULL_PAUSE)
+        await self.refusals.close()
 
 
 def _fitting(batch: Sequence[Waiting], error: QueueFull) -> list[Waiting]:

@@ -201,7 +201,9 @@ class Hand:
 
     async def complete(self, *runs: Claimed, result: str | None = None) -> set[int]:
         now = await self.store.now()
-        done = [Done(r.run_id, r.fence, now, result, keyed=r.key is not None, attempt=r.attempt) for r in runs]
+        done = [
+            Done(r.run_id, r.fence, now.timestamp(), result, keyed=r.key is not None, attempt=r.attempt) for r in runs
+        ]
         return await self.store.complete(self.id, done)
 
     async def settle(self, run: Claimed, to: str = "open", **given: Any) -> bool:

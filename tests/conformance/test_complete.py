@@ -11,7 +11,7 @@ async def test_a_completed_run_says_how_it_went(store: Store, clock: Clock) -> N
     run_id = await insert_one(store)
     run = await worker.claim_one()
     clock.advance(9)
-    done = Done(run_id, run.fence, at(2), '{"rows": 12}')
+    done = Done(run_id, run.fence, at(2).timestamp(), '{"rows": 12}')
     assert await store.complete(worker.id, [done]) == {run_id}
     seen = await the_run(store, run_id)
     assert (seen.state, seen.attempt, seen.started_at, seen.finished_at) == ("succeeded", 1, at(2), at(9))
@@ -26,7 +26,7 @@ async def test_a_result_is_kept_as_it_was_written(store: Store) -> None:
     await insert(store, *(new() for _ in range(4)))
     runs = await worker.claim()
     texts = [None, "null", "9007199254740993", '{"b": [1,  2.50, "\\u0000 \\ud83d\\ude00 ü"], "a": {}}']
-    done = [Done(run.run_id, run.fence, at(0), text) for run, text in zip(runs, texts, strict=True)]
+    done = [Done(run.run_id, run.fence, at(0).timestamp(), text) for run, text in zip(runs, texts, strict=True)]
     assert len(await store.complete(worker.id, done)) == 4
     assert [(await the_run(store, run.run_id)).result for run in runs] == texts
 
@@ -59,8 +59,8 @@ async def test_a_wrong_fence_a_wrong_worker_and_a_wrong_run_are_refused(store: S
     await insert(store, new(), new())
     mine, (theirs,) = await worker.claim_one(), await other.claim()
     for run_id, fence in ((mine.run_id, mine.fence + 1000), (mine.run_id, theirs.fence), (theirs.run_id, mine.fence)):
-        assert await store.complete(worker.id, [Done(run_id, fence, at(0))]) == set()
-    assert await store.complete(other.id, [Done(mine.run_id, mine.fence, at(0))]) == set()
+        assert await store.complete(worker.id, [Done(run_id, fence, at(0).timestamp())]) == set()
+    assert await store.complete(other.id, [Done(mine.run_id, mine.fence, at(0).timestamp())]) == set()
     assert await worker.complete(theirs) == set()
     assert {(await the_run(store, r.run_id)).state for r in (mine, theirs)} == {"running"}
     assert await worker.complete(mine, theirs) == {mine.run_id}
@@ -74,7 +74,7 @@ async def test_of_two_attempts_in_one_batch_the_one_that_holds_the_lease_counts(
     await worker.settle(old)
     held = await worker.claim_one()
     for order in ((old, held), (held, old)):
-        done = [Done(r.run_id, r.fence, at(0), str(r.fence), attempt=r.attempt) for r in order]
+        done = [Done(r.run_id, r.fence, at(0).timestamp(), str(r.fence), attempt=r.attempt) for r in order]
         won = await store.complete(worker.id, done)
         assert won == ({held.run_id} if order[0] is old else set())
     seen = await the_run(store, held.run_id)

@@ -171,12 +171,12 @@ async def test_counts_by_queue(store: Store, clock: Clock) -> None:
     await store.admit(worker.id, [run for run in claimed if run.gate])  # one passes, one waits
     await worker.settle(claimed[0], delay=second(50))
     await worker.settle(claimed[1], delay=DAY)
-    await worker.claim(1, ahead=60, lanes=None)
+    assert len(await worker.claim(3, ahead=60, lanes=None)) == 3
     counts = await store.counts()
     assert set(counts) == {"default", "q"}
     found = counts["default"]
     assert (found.running, found.retrying, found.ready) == (2, 2, 1)
-    assert found.scheduled == 3  # one of them prefetched
+    assert found.scheduled == 3  # two of them prefetched, as one of those that are retried
     assert (counts["q"].scheduled, counts["q"].running) == (1, 0)
 
 

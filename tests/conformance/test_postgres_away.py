@@ -15,6 +15,7 @@ from fleetcron.embedded_postgres import EmbeddedPostgres, free_port
 from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.model import State
 from fleetcron.store.factory import make_store
+from fleetcron.store.postgres.database import translated
 from fleetcron.store.protocol import RunFilter, Store
 from fleetcron.triggers import Every
 from tests.conformance.kit import (
@@ -143,6 +144,25 @@ async def test_a_handlers_statements_are_planned_as_usual(pg_url: str) -> None:
                 assert await connection.fetchval(f"SHOW {name}") == "on"
             await connection.execute("SELECT pg_sleep(1.2)")
         assert await state(store, run.run_id) == "succeeded"
+    finally:
+        await store.close()
+
+
+async def test_a_fault_of_ours_is_no_outage(pg_url: str) -> None:
+    """asyncpg says both with the same exception. An outage is tried again until it is over, a fault would be for ever."""
+    store = await opened(pg_url)
+    try:
+        for args in ((), (None, 1), ("not a time",)):
+            with pytest.raises(StoreError, match=r"^now: ") as caught:
+                await store.db.fetch("now", *args)  # type: ignore[attr-defined]
+            assert not isinstance(caught.value, StoreUnavailable), args
+        async with store.db.pool.acquire() as connection:  # type: ignore[attr-defined]
+            await connection.close()
+            with pytest.raises(StoreUnavailable, match="not available"), translated("now"):
+                await connection.fetchval("SELECT 1")
+        await store.db.pool.close()  # type: ignore[attr-defined]
+        with pytest.raises(StoreUnavailable, match="clos"):
+            await store.now()
     finally:
         await store.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from fleetcron.errors import StoreError
+from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.store.protocol import Store
 from tests.conformance.conftest import OpenStore
 from tests.conformance.kit import Hand, hand, job, look, new, the_run
@@ -120,6 +120,15 @@ async def test_a_missing_payload_is_refused(sql: Any) -> None:
         await sql.fetchval(f"{SUBMIT}('work', NULL)")
 
 
+@pytest.mark.parametrize("priority", [-1, 10, 32767, 100_000])
+async def test_a_priority_out_of_range_is_refused(live: Store, sql: Any, priority: int) -> None:
+    with pytest.raises(asyncpg.RaiseError, match=rf"priority must be from 0 \(first\) to 9 \(last\), not {priority}"):
+        await sql.fetchval(f"{SUBMIT}('work', key => 'k', priority => $1)", priority)
+    for table in ("run", "lane", "dedup"):
+        assert await look(live, f"SELECT count(*) FROM {table}") == [(0,)], table
+    assert await sql.fetchval(f"{SUBMIT}('work', priority => 9)")
+
+
 async def test_what_is_rolled_back_never_was(live: Store, sql: Any) -> None:
     transaction = sql.transaction()
     await transaction.start()
@@ -173,6 +182,39 @@ async def test_a_refused_job_leaves_the_caller_to_decide(live: Store, sql: Any) 
             async with sql.transaction():
                 await live.insert([new("nobody")], conn=sql)
     assert await sql.fetchval("SELECT count(*) FROM orders") == 1
+
+
+@pytest.mark.parametrize("how", ["conn", "function"])
+@pytest.mark.parametrize("due", [timedelta(0), timedelta(hours=1)], ids=["ready", "timetable"])
+async def test_a_job_is_not_removed_from_under_a_run_that_is_about_to_commit(
+    live: Store, sql: Any, how: str, due: timedelta
+) -> None:
+    """Nobody sees the run yet, and it will need its job. The fleet is not held up meanwhile."""
+    worker = await hand(live)
+    await live.insert([new()])  # the first run of a lane, which everybody else would wait for
+    await worker.complete(*await worker.claim())
+    transaction = sql.transaction()
+    await transaction.start()
+    if how == "conn":
+        await live.insert([new("other", due_at=now() + due)], conn=sql)
+    else:
+        await sql.fetchval(f"{SUBMIT}('other', due_at => now() + $1::interval)", due)
+    removal = asyncio.create_task(live.remove_job("other", "ann"))
+    longest = 0.0
+    while not removal.done():
+        began = asyncio.get_running_loop().time()
+        await live.insert([new()])
+        await worker.complete(*await worker.claim())
+        longest = max(longest, asyncio.get_running_loop().time() - began)
+        await asyncio.sleep(0.01)
+    with pytest.raises(StoreUnavailable, match=r"job 'other' was not removed: .*open transaction"):
+        await removal
+    assert longest < 5
+    await transaction.commit()
+    with pytest.raises(StoreError, match="job 'other' is still needed"):
+        await live.remove_job("other", "ann")
+    for place in ("ready", "timetable"):
+        assert await look(live, f"SELECT run_id FROM {place} WHERE job_id NOT IN (SELECT id FROM job)") == []
 
 
 async def test_waiting_runs_of_both_ways_are_one_queue(live: Store, sql: Any) -> None:

@@ -183,8 +183,8 @@ async def test_sessions_past_their_time_are_left_alone_when_asked(store: Store, 
     assert (await store.rescue()).workers == [worker.id]
 
 
-async def test_one_expired_session_is_found_behind_ten_thousand_healthy_leases(store: Store, clock: Clock) -> None:
-    """Case C64: found in the next pass, however many healthy ones stand before it."""
+async def test_C64_one_expired_session_is_found_behind_ten_thousand_healthy_leases(store: Store, clock: Clock) -> None:
+    """Found in the next pass, however many healthy ones stand before it."""
     healthy = await hand(store, ttl=timedelta(hours=1))
     await insert(store, *(new() for _ in range(10_000)))
     for _ in range(10):
@@ -199,8 +199,8 @@ async def test_one_expired_session_is_found_behind_ten_thousand_healthy_leases(s
     assert await look(store, "SELECT count(*) FROM lease") == [(10_000,)]
 
 
-async def test_several_rescuers_take_each_run_back_once(store: Store, open_store: OpenStore, clock: Clock) -> None:
-    """Case C63: nobody acts on a list that was read earlier."""
+async def test_C63_several_rescuers_take_each_run_back_once(store: Store, open_store: OpenStore, clock: Clock) -> None:
+    """Nobody acts on a list that was read earlier."""
     rescuers = [store, *[await open_store() for _ in range(2)]]
     for _ in range(15):
         await insert(store, *(new() for _ in range(4)))

@@ -42,22 +42,41 @@ async def test_a_beat_renews_the_session(store: Store, clock: Clock) -> None:
     assert (await store.rescue()).workers == []
 
 
-async def test_a_session_past_its_time_is_not_renewed(store: Store, clock: Clock) -> None:
-    """Else a worker that was frozen would take back what others were promised."""
+async def test_a_session_past_its_time_is_renewed_until_it_is_rescued(store: Store, clock: Clock) -> None:
+    """After a database was away for longer than a lease, every session is past its time: the workers report, and nothing is run again."""
     worker = await hand(store)
-    clock.advance(15)
+    run_id = await insert_one(store)
+    run = await worker.claim_one()
+    clock.advance(60)
     beat = await worker.beat()
-    assert (beat.alive, beat.now) == (False, at(15))
-    assert (await worker.beat()).alive is False
+    assert (beat.alive, beat.now) == (True, at(60))
+    assert (await store.rescue()).workers == []
+    clock.advance(60)
+    assert (await store.rescue()).workers == [worker.id]
+    for _ in range(2):
+        beat = await worker.beat()
+        assert (beat.alive, beat.now) == (False, at(120))
+    assert await worker.complete(run) == set()
+    assert await state(store, run_id) == "retrying"
+
+
+async def test_a_session_past_its_time_claims_nothing_before_it_is_renewed(store: Store, clock: Clock) -> None:
+    worker = await hand(store)
+    await insert_one(store)
+    clock.advance(60)
+    assert await worker.claim() == []
+    assert (await worker.beat()).alive
+    assert len(await worker.claim()) == 1
 
 
 async def test_the_time_of_a_beat_is_its_own(store: Store, clock: Clock) -> None:
     worker = await hand(store)
     await worker.beat(second(60))
     clock.advance(59)
+    assert (await store.rescue()).workers == []
     assert (await worker.beat(second(1))).alive
-    clock.advance(1)
-    assert not (await worker.beat()).alive
+    clock.advance(1.000001)
+    assert (await store.rescue()).workers == [worker.id]
 
 
 async def test_an_unknown_session_does_not_live(store: Store) -> None:

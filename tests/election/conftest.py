@@ -15,6 +15,7 @@ from tests.conftest import missing
 from tests.election.support import SERVERS, ElectorServer
 
 StartElector = Callable[..., Awaitable[Elector]]
+NewServer = Callable[[str], ElectorServer]
 
 
 @pytest.fixture

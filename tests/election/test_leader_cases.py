@@ -1,5 +1,8 @@
-"""The cases of the class leader (reliability.md) that need more than a store, by id. C20, C26 and C29 also run under chaos; C23 and C24 are
-the stores' (test_store, conformance); C33 and C35 the electors' (test_electors)."""
+"""The cases of the class leader (reliability.md) that need more than a store, by id.
+
+C20, C26 and C29 also run under chaos (test_chaos); C23 and C24 are the stores' too (test_store, conformance); C23, C24, C26, C30, C33 and C35
+the electors' (test_electors); C36 is in test_frozen, C29's health in test_state.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,9 @@ from tests.support.redis import Redis
 
 APP = "tests.crash.app:fleet"
 LEASE = timedelta(seconds=15)
+SOAK = pytest.mark.soak
+"""What chaos shows for these electors too."""
+ELECTORS = ["database", pytest.param("etcd", marks=SOAK), "zk", pytest.param("redis", marks=SOAK)]
 
 
 @pytest.mark.parametrize("schedulers", [2, 5])
@@ -65,7 +71,16 @@ async def test_C20_schedulers_that_all_believe_that_they_lead(store_url: str, sc
 
 async def test_C21_three_schedulers_of_one_process_that_come_and_go(store_url: str) -> None:
     """One host, one pid, default identities: never two leaders, and each tick is one run."""
-    crew = [Member(store_url, ttl=0.6) for _ in range(3)]
+    await come_and_go(store_url, "database", ttl=0.6)
+
+
+@pytest.mark.parametrize("elector", ["etcd", "zk", "redis"])
+async def test_C21_the_same_with_an_elector(pg_url: str, elector: str, shared_url: Callable[[str], str]) -> None:
+    await come_and_go(pg_url, shared_url(elector), ttl=TTL)
+
+
+async def come_and_go(store_url: str, elector: str, ttl: float) -> None:
+    crew = [Member(store_url, elector, ttl=ttl) for _ in range(3)]
     assert len({member.node for member in crew}) == 3
     came: list[Member] = []
     async with members(*crew, later=came):
@@ -80,12 +95,51 @@ async def test_C21_three_schedulers_of_one_process_that_come_and_go(store_url: s
                 await asyncio.sleep(0.005)
             leaves = live.pop(0) if live[0] is not crew[0] else live.pop(1)  # its store is the one we look through
             await leaves.stop()
-            live.append(Member(store_url, ttl=0.6))
+            live.append(Member(store_url, elector, ttl=ttl))
             came.append(live[-1])
             await live[-1].start()
         assert len({term for term, _ in terms}) == len(terms), "two nodes in one term"
         ticks = await look(crew[0].store, "SELECT count(*), count(DISTINCT nominal_at) FROM run")
         assert ticks[0][0] == ticks[0][1] > 0
+
+
+@pytest.mark.parametrize("elector", ELECTORS)
+async def test_C35_a_leader_whose_database_falls_silent(
+    pg_url: str, elector: str, shared_url: Callable[[str], str]
+) -> None:
+    """Its packets are swallowed: it stops leading before its successor starts, at every look."""
+    url = shared_url(elector)
+    crew = [Member(pg_url, url) for _ in range(2)]
+    async with members(*crew):
+        await until(lambda: any(member.leads() for member in crew), what="a leader")
+        first, second = sorted(crew, key=lambda member: not member.leads())
+        first.proxy.blackhole()
+        cut = time.monotonic()
+        while not second.leads():
+            assert time.monotonic() < cut + 3 * TTL + 2, "nobody took over"
+            await asyncio.sleep(0.001)
+        assert not first.leads()
+        assert (await second.store.leaders())[0].term == 2
+        await first.proxy.heal()
+
+
+def test_C24_trust_counts_from_when_a_renewal_was_sent() -> None:
+    """An answer that was under way for most of a ttl gives what is left of it, not a ttl."""
+    believes = Leadership(
+        make_store("sqlite:///:memory:"),
+        DatabaseElector(),
+        info("a"),
+        0,
+        1.0,
+        Contact(make_store("sqlite:///:memory:")),
+    )
+    believes.begin(7, monotonic() - 0.95)
+    assert believes.peek() is None and believes.term() is None, "the answer came too late to be of use"
+    believes.begin(8, monotonic() - 0.5)
+    assert believes.term() == believes.peek() == 8
+    believes.renewed(monotonic() - 0.95)
+    assert believes.term() is None
+    assert believes.owes(), "the database may still grant it, and is told"
 
 
 WATCH = """
@@ -103,11 +157,6 @@ async def backends(connection: asyncpg.Connection[asyncpg.Record], pid: int) -> 
     ports = {link.laddr.port for link in psutil.Process(pid).net_connections("tcp")}
     rows = await connection.fetch("SELECT pid, client_port FROM pg_stat_activity WHERE datname = current_database()")
     return {row["pid"] for row in rows if row["client_port"] in ports}
-
-
-SOAK = pytest.mark.soak
-"""What chaos shows for these electors too."""
-ELECTORS = ["database", pytest.param("etcd", marks=SOAK), "zk", pytest.param("redis", marks=SOAK)]
 
 
 @pytest.mark.crash
@@ -172,7 +221,10 @@ async def test_C26_C36_a_leader_that_slept_writes_nothing(
         ({"elector": "etcd://one:99999"}, "host or host:port"),
         ({"elector": "etcd://me@one:2379"}, "a user and a password"),
         ({"elector": "etcd://me:secret@one:2379,:1"}, r"etcd://me:\*\*\*@one"),
-        ({"elector": "zk://me:secret@one"}, "without an account"),
+        ({"elector": "zk://me@one"}, "zk:// takes a user and a password"),
+        ({"elector": "zk://:secret@one"}, "zk:// takes a user and a password"),
+        ({"elector": "etcd://one/fleet?cacert=x"}, "unknown parameter 'cacert'; it takes none"),
+        ({"elector": "redis://one/0?prefx=mine"}, "unknown parameter 'prefx'; allowed are prefix"),
         ({"elector": "redis://one,two"}, "takes one host"),
         ({"elector": "redis://one/fleet"}, "number of the Redis database"),
     ],
@@ -240,6 +292,37 @@ async def test_C29_a_new_leader_writes_ticks_within_a_ttl_and_a_scan(
         await keep.close()
 
 
+async def test_C29_a_scheduler_that_dies_of_a_fault_starts_again(
+    pg_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of fleetcron's own ends the scheduler's loop: it is told in full, and the node leads again, in another term."""
+    step, faults = Ticker.step, iter([RuntimeError("a fault of ours")])
+
+    async def faulty(self: Ticker) -> int:
+        for fault in faults:
+            raise fault
+        return await step(self)
+
+    monkeypatch.setattr(Ticker, "step", faulty)
+    fleet = Fleet(pg_url, election_ttl="1s")
+    fleet.job("tick", every="10s", misfire="skip")(lambda: None)
+    node = Node(fleet, NodeOptions(roles=("scheduler",)))
+    running = asyncio.create_task(node.run())
+    try:
+        await until(lambda: "and starts again" in caplog.text, what="a word of it")
+        assert "a fault of ours" in caplog.text
+        assert node.scheduler is not None
+        await until(
+            lambda: node.scheduler is not None and node.scheduler.status().leading == {0: 2}, what="leading again"
+        )
+        async with Fleet(pg_url) as looking:
+            while not await looking.runs(schedule="tick"):
+                await asyncio.sleep(0.02)
+    finally:
+        node.stop()
+        await running
+
+
 async def test_C30_user_code_that_holds_every_connection(pg_url: str) -> None:
     """More runs in open transactions than the pool has connections: the leader goes on in its term, the worker in its session."""
     fleet = Fleet(pg_url, election_ttl="1s", lease="3s")
@@ -296,7 +379,7 @@ async def test_C32_an_etcd_token_that_runs_out(
     waiter.stand((), (0,), 1)
     took = await until(lambda: waiter.nominated(0), what="the take-over")
     assert took < TTL / 3 + TTL
-    assert "hush" not in one.status()
+    assert "hush" not in one.state().words()
 
 
 async def test_C32_a_watch_that_hears_nothing(
@@ -347,7 +430,9 @@ async def test_etcd_members_that_do_not_answer_are_passed_over(
         await node.stop()  # before its proxies
 
 
-async def test_a_redis_replica_without_the_last_writes(pg_url: str, new_server: Callable[[str], ElectorServer]) -> None:
+async def test_C38_a_redis_replica_without_the_last_writes(
+    pg_url: str, new_server: Callable[[str], ElectorServer]
+) -> None:
     """After a failover that lost a key two nodes are nominated for one shard. The database confers the term to one: every tick is one run."""
     first, second = (
         new_server("redis"),

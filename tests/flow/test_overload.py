@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -20,29 +22,55 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
 RATE, BURST, MAX_RUNNING = 50, 10, 3
 
-# Whatever happens to a lease of the tenant, with the database's clock. The limiter's lock is held from the count to the commit of a claim,
-# so that what is noted lies in the order in which it holds.
-WITNESS = """
-CREATE TABLE witness (n bigserial PRIMARY KEY, what int NOT NULL, run_id bigint NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());
+# Whatever happens to a lease of the tenant, with the database's clock. A claim holds the limiter's lock (on SQLite: the writer's) from count
+# to its commit, so that what is noted lies in the order in which it holds.
+ON_POSTGRES = """
+CREATE TABLE witness (n bigserial PRIMARY KEY, what int NOT NULL, run_id bigint NOT NULL, at double precision);
 CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF TG_OP = 'INSERT' AND NEW.tenant = 'acme' THEN
-        INSERT INTO witness (what, run_id, at) VALUES (1, NEW.run_id, NEW.started_at);
+        INSERT INTO witness (what, run_id, at) VALUES (1, NEW.run_id, extract(epoch FROM NEW.started_at));
     END IF;
     IF TG_OP = 'DELETE' AND OLD.tenant = 'acme' THEN INSERT INTO witness (what, run_id) VALUES (-1, OLD.run_id); END IF;
     RETURN NULL; END $$;
 CREATE TRIGGER see AFTER INSERT OR DELETE ON fleetcron.lease FOR EACH ROW EXECUTE FUNCTION see();
 """
+ON_SQLITE = """
+CREATE TABLE witness (n INTEGER PRIMARY KEY, what INTEGER, run_id INTEGER, at REAL);
+CREATE TRIGGER come AFTER UPDATE OF tenant ON lease WHEN NEW.tenant = 'acme' BEGIN
+    INSERT INTO witness (what, run_id, at) VALUES (1, NEW.run_id, NEW.started_at / 1e6); END;
+CREATE TRIGGER go AFTER DELETE ON lease WHEN OLD.tenant = 'acme' BEGIN
+    INSERT INTO witness (what, run_id) VALUES (-1, OLD.run_id); END;
+"""
 
 
-async def sql(url: str, text: str) -> list[tuple[int, float]]:
+async def watch(url: str) -> None:
+    """From now on, note what happens to the tenant's leases."""
+    if path := _file(url):
+        with closing(sqlite3.connect(path, timeout=30)) as file:
+            file.executescript(ON_SQLITE)
+        return
     connection = await asyncpg.connect(url)
     try:
-        if text == WITNESS:
-            await connection.execute(text)
-            return []
-        return [(row[0], row[1].timestamp()) for row in await connection.fetch(text)]
+        await connection.execute(ON_POSTGRES)
     finally:
         await connection.close()
+
+
+async def noted(url: str) -> list[tuple[int, float]]:
+    """What was noted, in order: +1 and the time of the claim, or -1."""
+    query = "SELECT what, coalesce(at, 0) FROM witness ORDER BY n"
+    if path := _file(url):
+        with closing(sqlite3.connect(path, timeout=30)) as file:
+            return list(file.execute(query))
+    connection = await asyncpg.connect(url)
+    try:
+        return [tuple(row) for row in await connection.fetch(query)]
+    finally:
+        await connection.close()
+
+
+def _file(url: str) -> str:
+    return url.removeprefix("sqlite:///") if url.startswith("sqlite") else ""
 
 
 def make_nodes(url: str, folder: Path, log: Path, *args: str) -> Iterator[NodeProcess]:
@@ -54,16 +82,16 @@ def make_nodes(url: str, folder: Path, log: Path, *args: str) -> Iterator[NodePr
     ("seconds", "used"),
     [(12, 0.85), pytest.param(60, 0.95, marks=[pytest.mark.soak])],
 )
-def test_limits_under_overload_with_kills(pg_url: str, tmp_path: Path, seconds: float, used: float) -> None:
+def test_limits_under_overload_with_kills(store_url: str, tmp_path: Path, seconds: float, used: float) -> None:
     log = tmp_path / "crash.log"
     chance = random.Random(seconds)
-    nodes = make_nodes(pg_url, tmp_path, log, "--role", "worker", "--concurrency", "8")
-    scheduler = next(make_nodes(pg_url, tmp_path, log, "--role", "scheduler"))
+    nodes = make_nodes(store_url, tmp_path, log, "--role", "worker", "--concurrency", "8")
+    scheduler = next(make_nodes(store_url, tmp_path, log, "--role", "scheduler"))
     live = [next(nodes) for _ in range(4)]
     total = int(RATE * seconds * 1.5)
-    with started(scheduler, *live), Fleet(pg_url).blocking as fleet:
+    with started(scheduler, *live), Fleet(store_url).blocking as fleet:
         wait_until(lambda: len(fleet.nodes()) == 5, what="five nodes")
-        asyncio.run(sql(pg_url, WITNESS))
+        asyncio.run(watch(store_url))
         fleet.set_tenant("acme", rate=f"{RATE}/s", burst=BURST, max_running=MAX_RUNNING)
         time.sleep(1.2)  # a change takes effect within a second
         fleet.submit_many("slow", [{"n": n, "seconds": 0.005} for n in range(total)], tenant="acme")
@@ -83,7 +111,7 @@ def test_limits_under_overload_with_kills(pg_url: str, tmp_path: Path, seconds: 
         finally:
             for node in live:
                 node.kill()
-    seen = asyncio.run(sql(pg_url, "SELECT what, at FROM witness ORDER BY n"))
+    seen = asyncio.run(noted(store_url))
     running = worst = 0
     for what, _ in seen:
         running += what

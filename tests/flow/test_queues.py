@@ -44,6 +44,38 @@ async def test_a_refusal_names_the_queue_its_depth_and_its_limit(store_url: str)
         await fleet.submit_many("work", [{}] * 10)
 
 
+async def test_what_never_fits_does_not_wait_for_ever(store_url: str) -> None:
+    async with make(store_url) as fleet:
+        await fleet.set_queue("q", max_depth=3, on_full="wait")
+        with pytest.raises(QueueFull, match="max_depth is 3") as full:
+            async with asyncio.timeout(10):
+                await fleet.submit_many("work", [{}] * 4)
+        assert (full.value.coming, full.value.depth) == (4, 0)
+        assert await depth(fleet) == 0
+
+
+async def test_refusals_are_counted(store_url: str) -> None:
+    """Of every process and kind of submit; one that waits for room is none. They are written down at most a second later."""
+    async with make(store_url) as fleet, fleet.twin() as other:
+        await fleet.set_queue("q", max_depth=1)
+        await fleet.submit("work")
+        refused = 0
+        for submitter, n in ((fleet, 1), (other, 1), (other, 5)):
+            with pytest.raises(QueueFull):
+                await (submitter.submit("work") if n == 1 else submitter.submit_many("work", [{}] * n))
+            refused += n
+        await other.close()  # which writes what is left
+        async with asyncio.timeout(10):
+            while [queue.refused for queue in await fleet.queues()] != [refused]:
+                await asyncio.sleep(0.02)
+        await fleet.set_queue("q", on_full="wait")
+        waiting = asyncio.create_task(fleet.submit("work"))
+        await asyncio.sleep(0.1)
+        await fleet.set_queue("q", max_depth=2)
+        await waiting
+        assert [(queue.depth, queue.refused) for queue in await fleet.queues()] == [(2, refused)]
+
+
 async def test_of_many_submits_at_once_as_many_as_fit_are_taken(store_url: str) -> None:
     async with make(store_url) as fleet:
         await fleet.set_queue("q", max_depth=10)
@@ -91,6 +123,8 @@ async def producers(url: str, on_full: Any, *, max_depth: int, each: int) -> Non
 
         async def consume() -> None:
             slow = max_depth // 10
+            while worst <= max_depth - 4 and not ended.is_set():  # a submit of four may not fit any more
+                await asyncio.sleep(0.01)
             worker = await base.store.start_worker(worker_info(), base.options.lease * 100)
             while not (ended.is_set() and await depth(base) == 0):
                 _, lanes = await base.store.lanes(["q"])
@@ -112,7 +146,8 @@ async def producers(url: str, on_full: Any, *, max_depth: int, each: int) -> Non
             await asyncio.gather(*(produce() for _ in range(16)))
             ended.set()
             await asyncio.gather(consuming, watching)
-        assert worst <= max_depth
+        print(f"{on_full}: {len(taken)} taken, {refused} submits refused, depth at most {worst} of {max_depth}")
+        assert max_depth - 4 < worst <= max_depth
         assert sorted(done) == sorted(taken)
         assert len(taken) == 16 * each if on_full == "wait" else refused > 0
 

@@ -17,8 +17,8 @@ NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 class Yard:
     """A fleet with jobs that take their time; `starts` has (seconds after NOON, tag) of each start, in order."""
 
-    def __init__(self, url: str, **options: Any) -> None:
-        self.fleet = Fleet(url)
+    def __init__(self, url: str, *, ageing: str | int = "1m", **options: Any) -> None:
+        self.fleet = Fleet(url, priority_ageing=ageing)
         self.starts: list[tuple[float, str]] = []
         self.running: dict[str, int] = {}
         self.worst: dict[str, int] = {}
@@ -82,6 +82,21 @@ async def test_retries_and_ticks_are_limited_like_submits(store_url: str) -> Non
         await yard.vf.advance("2m")
         assert [at for at, _ in yard.starts] == [0, 30, 60, 90, 120]
         assert len(yard.times("retry")) == 2
+
+
+async def test_backfills_are_limited_like_submits(store_url: str) -> None:
+    async with Yard(store_url) as yard:
+        await yard.fleet.set_tenant("acme", rate="2/m", burst=1)
+        payload = {"tag": "tick", "seconds": 40}
+        await yard.fleet.schedule("tick", yard.work, Cron("0 * * * *"), payload, misfire="skip", tenant="acme")
+        await yard.fleet.backfill("tick", NOON - timedelta(hours=5), NOON, max_running=5)
+        await yard.vf.advance("2m")
+        assert yard.times("tick") == [0, 30, 60, 90, 120]
+        assert yard.worst["tick"] == 2
+        await yard.fleet.set_tenant("acme", rate=None, max_running=1)
+        await yard.fleet.backfill("tick", NOON - timedelta(hours=8), NOON - timedelta(hours=5), max_running=5)
+        await yard.vf.advance("5m")
+        assert yard.times("tick")[5:] == [160, 200, 240]
 
 
 async def test_a_crash_gives_its_slots_back(store_url: str) -> None:

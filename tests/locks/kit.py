@@ -28,6 +28,21 @@ async def rows(fleet: Fleet, table: str = "lock") -> int:
         await connection.close()
 
 
+async def delete(fleet: Fleet, table: str) -> None:
+    """Delete all rows of a table, behind the fleet's back."""
+    url = fleet.options.url
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+            file.execute(f"DELETE FROM {table}")
+            file.commit()
+        return
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f"DELETE FROM fleetcron.{table}")
+    finally:
+        await connection.close()
+
+
 async def until(condition: Callable[[], Awaitable[object]], seconds: float = SOON) -> None:
     """Look every 10 ms until it holds."""
     end = time.monotonic() + seconds

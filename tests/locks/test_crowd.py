@@ -164,16 +164,16 @@ async def judge(url: str, books: Resource) -> None:
 
 
 @pytest.mark.timeout(330)
-async def test_1000_acquisitions_with_kills_and_freezes(pg_url: str, tmp_path: Path) -> None:
+async def test_C38_C40_1000_acquisitions_with_kills_and_freezes(pg_url: str, tmp_path: Path) -> None:
     await at_it(pg_url, tmp_path, 1000, within=300, every=50)
 
 
 @pytest.mark.timeout(330)
-async def test_200_acquisitions_of_a_file_with_kills_and_freezes(tmp_path: Path) -> None:
+async def test_C38_C40_200_acquisitions_of_a_file_with_kills_and_freezes(tmp_path: Path) -> None:
     await at_it(f"sqlite:///{tmp_path / 'fleet.db'}", tmp_path, 200, within=300, every=20)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-async def test_10000_acquisitions_with_kills_and_freezes(store_url: str, tmp_path: Path) -> None:
+async def test_C38_C40_10000_acquisitions_with_kills_and_freezes(store_url: str, tmp_path: Path) -> None:
     await at_it(store_url, tmp_path, 10_000, within=3500, every=30)

@@ -10,9 +10,10 @@ from datetime import timedelta
 import pytest
 
 from fleetcron import ConfigError, Fleet, FleetcronError, HeldLock, LockTimeout, StoreError
+from fleetcron.embedded_postgres import EmbeddedPostgres
 from fleetcron.node import Node, NodeOptions
 from tests.locks.conftest import OpenFleet
-from tests.locks.kit import rows, until, waiters
+from tests.locks.kit import delete, rows, until, waiters
 
 
 async def test_one_holder_at_a_time_and_its_fence_rises(a: Fleet, b: Fleet) -> None:
@@ -67,6 +68,51 @@ async def test_C38_fences_rise_through_release_pruning_and_a_new_start(a: Fleet,
     reopened = await open_fleet()
     async with reopened.lock("reindex") as lock, reopened.lock("something else") as other:
         fences += [lock.fence, other.fence]
+    assert fences == sorted(set(fences))
+
+
+async def test_C38_taking_it_again_under_the_same_owner_is_not_re_entry(a: Fleet) -> None:
+    """An owner is random for each acquisition, so there is no re-entry that might raise a fence: the second object waits, the first keeps its
+    number through any number of renewals."""
+    async with a.lock("reindex") as lock:
+        fence = lock.fence
+        for _ in range(5):
+            assert await lock.renew()
+        with pytest.raises(LockTimeout):
+            await a.lock("reindex", wait=0).acquire()
+        assert lock.fence == fence == (await a.locks())[0].fence
+
+
+async def test_C38_fences_rise_though_somebody_deletes_the_rows(a: Fleet, b: Fleet) -> None:
+    """By hand, in the database, while the lock is held: the next fence is higher all the same, and the holder is told."""
+    first = await a.lock("reindex", ttl="600ms").acquire()
+    await delete(a, "lock")
+    second = await b.lock("reindex", ttl="10s", wait="5s").acquire()
+    assert second.fence > first.fence
+    await asyncio.wait_for(first.lost.wait(), 5)
+    assert not await first.renew()
+    await first.release()
+    assert [held.fence for held in await a.locks()] == [second.fence]
+    await second.release()
+
+
+@pytest.mark.crash
+async def test_C38_fences_rise_through_a_crash_of_the_database(crashable_postgres: EmbeddedPostgres) -> None:
+    """kill -9 of the server between, and in the middle of, acquisitions."""
+    fences = []
+    async with Fleet(crashable_postgres.url()) as fleet:
+        for _ in range(3):
+            for _ in range(3):
+                async with fleet.lock("reindex", ttl="1s") as lock:
+                    fences.append(lock.fence)
+            held = await fleet.lock("held", ttl="1s").acquire()
+            fences.append(held.fence)
+            await asyncio.to_thread(crashable_postgres.kill)
+            await asyncio.to_thread(crashable_postgres.start)
+            await held.release()
+            async with fleet.lock("held", ttl="1s", wait="20s") as lock:
+                fences.append(lock.fence)
+    assert len(fences) == 15
     assert fences == sorted(set(fences))
 
 

@@ -7,7 +7,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fleetcron.clock import wall_now
+from fleetcron.decide.backfill import Chosen
 from fleetcron.store.postgres import PostgresStore
 from fleetcron.store.postgres.tx import PostgresTx
 from fleetcron.store.protocol import Done, Fire, Lane, NewRun, Settled, Tick
@@ -101,7 +104,9 @@ async def calls() -> list[Call]:
         raise AssertionError(f"{statement} was not asked for")
 
     await add("claim", 6000, store.claim(1, lanes, limit=200, quantum=10, ahead=timedelta(seconds=2), jobs=[1]))
-    await add("complete", 7000, store.complete(1, [Done(i, i + FENCE, now, "{}", keyed=True) for i in mine]))
+    await add(
+        "complete", 7000, store.complete(1, [Done(i, i + FENCE, now.timestamp(), "{}", keyed=True) for i in mine])
+    )
     await add("settle", 13_000, store.settle(1, ended))
     await add("started", 1000, store.started(1, mine))
     await add("beat", 100, store.beat(1, timedelta(seconds=15)))
@@ -151,6 +156,13 @@ async def calls() -> list[Call]:
     await add("gate_state", 150, tx.gate_state("p1", _Waiting(now, 1)))  # type: ignore[arg-type]
     await add("gate_newer", 200, tx.gate_newer("p1", now))
     await add("gate_replace", 1000, tx.gate_replace("p1"))
+    await add("backfills_active", 20_000, store.active_backfills())  # 2,000 open runs
+    await add("backfill_fold", 1000, tx.fold_backfill(1))  # 100
+    ago = [now - timedelta(days=90) + i * timedelta(minutes=1) for i in ENDED[:200]]
+    await add("ticks_seen", 3000, tx.seen_ticks("s1", ago))
+    chosen = [Chosen(at, at - timedelta(minutes=1), 1) for at in ago[:100]]
+    await add("backfill_runs", 6000, tx.backfill_runs(1, msgspec.structs.replace(tick, id=1), chosen))
+    await add("backfills", 1000, store.backfills(backfill_id=1))
     return found
 
 

@@ -12,6 +12,8 @@ LANES = [("default", 5, f"t{i}") for i in range(20)]
 WORKERS = 50
 DEAD = 50
 """The last worker's time is past."""
+BACKFILLS, PLACES = 20, 100
+"""Backfills that go on, each with so many open runs, of LEASED."""
 FENCE = 1_000_000
 """A lease's fence is its run's id and this."""
 
@@ -69,6 +71,12 @@ INSERT INTO fleetcron.dead_letter (run_id, job, tenant, attempts, died_at)
 UPDATE fleetcron.run SET state = 'failed' WHERE id IN (SELECT run_id FROM fleetcron.dead_letter);
 INSERT INTO fleetcron.parked (gate, due_at, run_id, queue, priority, tenant, job_id)
     SELECT 'p' || i % 1000, now(), i, 'default', 5, '', 1 FROM generate_series({ENDED[0]}, {ENDED[-1]}, 5) i;
+INSERT INTO fleetcron.backfill (schedule, start_at, end_at, ordering, mode, max_running, state, total, created_at)
+    SELECT 's' || i, now() - interval '9 days', now(), 'asc', 'missing', {PLACES}, CASE WHEN i <= {BACKFILLS} THEN 'running' ELSE 'done' END,
+           9, now()
+    FROM generate_series(1, 1000) i;
+INSERT INTO fleetcron.backfill_run (backfill, run_id)
+    SELECT 1 + i / {PLACES}, {LEASED[0]} + i FROM generate_series(0, {BACKFILLS * PLACES - 1}) i;
 SELECT setval('fleetcron.fence', 10 * {FENCE});
 SELECT setval(pg_get_serial_sequence('fleetcron.run', 'id'), 10 * {ROWS});
 """

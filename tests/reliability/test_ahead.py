@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fleetcron import Fleet
+from fleetcron import Fleet, Once
+from fleetcron.node import Node, NodeOptions
 from fleetcron.testing import VirtualFleet
+from tests.conformance.kit import look
 from tests.reliability.support import NOON
 
 
@@ -49,3 +52,32 @@ async def test_a_busy_worker_leaves_what_it_cannot_start_to_be_withdrawn(store_u
         await vf.advance("1h")
         assert starts == []
         assert sum(miss.count for miss in vf.misses) == 12
+
+
+async def test_a_pause_takes_back_what_is_claimed_ahead_at_once(store_url: str) -> None:
+    """Not at the next heartbeat, which is as far away as can be here: the worker is told."""
+    fleet = Fleet(store_url, lease="60s", heartbeat="20s")
+    starts: list[datetime] = []
+
+    @fleet.job("work")
+    async def work() -> None:
+        starts.append(datetime.now(UTC))
+
+    async with fleet:
+        node = Node(fleet.twin(), NodeOptions(slots=4))
+        running = asyncio.create_task(node.run())
+        try:
+            due = await fleet.store.now() + timedelta(seconds=3)
+            await fleet.schedule("later", work, Once(due))
+            async with asyncio.timeout(20):
+                while not await look(fleet.store, "SELECT 1 FROM lease"):
+                    await asyncio.sleep(0.02)
+            await fleet.pause("later")
+            async with asyncio.timeout(20):
+                while await look(fleet.store, "SELECT 1 FROM lease") or await fleet.store.now() < due:
+                    await asyncio.sleep(0.02)
+            assert starts == []
+            assert [run.state for run in await fleet.runs()] == ["cancelled"]
+        finally:
+            node.stop()
+            await asyncio.wait_for(running, 30)

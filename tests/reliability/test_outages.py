@@ -241,9 +241,6 @@ async def test_a_run_that_has_started_is_not_judged_with_late_ticks(store_url: s
         check_account(ticks(Cron("* * * * *"), NOON, vf.now), vf.runs, vf.misses)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a beat does not renew a session past its time, though nobody has taken it over (reported)"
-)
 async def test_a_database_that_was_away_for_longer_than_a_lease_reruns_nothing(store_url: str) -> None:
     """Everybody waits for the database for a minute, then goes on. The workers report before anybody is declared dead, and the run that
     was under way meanwhile ends as what it is: the first attempt."""

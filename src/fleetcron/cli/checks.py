@@ -9,12 +9,17 @@ from typing import Literal
 
 from fleetcron.durations import format_duration
 from fleetcron.model import Job, Leader, Node, Record
+from fleetcron.store.protocol import TableSize
+from fleetcron.triggers.base import rfc3339
 
 Verdict = Literal["ok", "warning", "broken"]
 
 CLOCK_TOLERANCE = timedelta(seconds=1)
 """A larger difference is worth a word. It changes nothing: the database's clock decides what is due."""
 LONG_WAIT = timedelta(minutes=1)
+OLD_SNAPSHOT = timedelta(minutes=5)
+MANY_DEAD = 100_000
+"""Dead rows that a table may have without a word: autovacuum comes by once a minute."""
 _NAMED = 5  # how many names a line holds
 _WAL_VERSION = 2  # bytes 18 and 19 of the header: "file format write version" and "read version" are 2 in WAL mode
 
@@ -73,6 +78,28 @@ def leaders(shards: Sequence[Leader], *, active_schedules: bool) -> Check:
         verdict="broken" if active_schedules else "warning",
         text=f"nobody leads {missing}, so no tick is written: start a node with the scheduler role (fleetcron run)",
     )
+
+
+def electors(nodes: Sequence[Node], *, active_schedules: bool) -> Check | None:
+    """Whether schedulers reach what nominates them. One that does not leads nothing; if none does, no tick is written."""
+    standing = [(node, node.elector) for node in nodes if node.elector is not None]
+    if not standing:
+        return None
+    places = {(state.kind, tuple(sorted((state.where or "").split(",")))) for _, state in standing}
+    away = [(node, state) for node, state in standing if not state.reached]
+    if away:
+        text = named(
+            f"{node.host}:{node.pid} since {rfc3339(state.since.replace(microsecond=0))}: {state.words()}"
+            for node, state in away
+        )
+        none = len(away) == len(standing) and active_schedules
+        return Check(name="elector", verdict="broken" if none else "warning", text=text)
+    if len(places) > 1:
+        text = named(f"{node.host}:{node.pid}: {state.words()}" for node, state in standing)
+        return Check(name="elector", verdict="warning", text=f"not the same for all; give them one: {text}")
+    words = standing[0][1].words()
+    by = "" if standing[0][1].where is None else f" by {count(len(standing), 'scheduler')}"
+    return Check(name="elector", verdict="ok", text=words + by)
 
 
 def workers(nodes: Sequence[Node], *, waiting: bool) -> Check:
@@ -140,6 +167,25 @@ def wake_ups(heard: bool, *, pgbouncer: bool, direct: bool) -> Check:
         return Check(name="wake-ups", verdict="ok", text="LISTEN hears NOTIFY")
     text = "LISTEN heard no NOTIFY: is this PgBouncer in transaction mode? Then use --pgbouncer and --direct-url"
     return Check(name="wake-ups", verdict="warning", text=text)
+
+
+def snapshots(oldest: tuple[str, timedelta] | None) -> Check:
+    """An old snapshot keeps every dead row since: claims have to step over more and more of them."""
+    if oldest is None or oldest[1] < OLD_SNAPSHOT:
+        return Check(name="snapshots", verdict="ok", text="none is old")
+    held = format_duration(timedelta(seconds=round(oldest[1].total_seconds())))
+    text = f"{oldest[0]} has held one for {held}, and dead rows since cannot be removed: end that transaction"
+    return Check(name="snapshots", verdict="warning", text=text)
+
+
+def bloat(tables: Sequence[TableSize]) -> Check:
+    """The narrow tables turn over completely; more dead rows in them than live ones means that autovacuum does not keep up."""
+    swollen = [t for t in tables if t.dead > MANY_DEAD and t.dead > t.live]
+    if swollen:
+        names = named(f"{t.name}: {t.dead:,} dead rows beside {t.live:,}, {t.bytes / 2**20:,.0f} MiB" for t in swollen)
+        text = f"{names}: is autovacuum on, and does it get to them? VACUUM them once by hand"
+        return Check(name="dead rows", verdict="warning", text=text)
+    return Check(name="dead rows", verdict="ok", text="autovacuum keeps up")
 
 
 def sqlite_file(path: Path, *, exists: bool, writable: bool, header: bytes) -> Check:

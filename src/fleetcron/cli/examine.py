@@ -97,12 +97,16 @@ async def _fleet(fleet: Fleet) -> list[Check]:
         checks.clock(host, now),
         checks.zones(tzdata_version(), nodes),
         checks.leaders(shards, active_schedules=active),
+        *filter(None, [checks.electors(nodes, active_schedules=active)]),
         checks.workers(nodes, waiting=waiting),
         checks.handlers(jobs, await fleet.unknown_jobs(), live_workers=any(node.worker_pids for node in nodes)),
         checks.schedules(broken),
         checks.oldest(first_due, now),
         checks.dead_letters(len(dead), dead.next is not None),
     ]
+    care = await store.care()
+    if care is not None:
+        found += [checks.snapshots(care.snapshot), checks.bloat(care.tables)]
     if store.kind == "postgres":
         o = fleet.options
         heard = await _hears(store)

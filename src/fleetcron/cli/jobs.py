@@ -51,10 +51,10 @@ def shell_job(
 @click.command(cls=Command)
 @with_fleet
 async def jobs(fleet: Fleet, settings: Settings) -> None:
-    """The jobs that the fleet knows; `known`: a live worker can run it."""
+    """The jobs that the fleet knows; `known`: a live worker can run it; `paused`: its runs wait."""
     found = await fleet.jobs()
-    columns = ("job", "type", "queue", "priority", "attempts", "timeout", "known")
-    rows = ((j.name, j.type, j.queue, j.priority, j.max_attempts, j.timeout, j.known) for j in found)
+    columns = ("job", "type", "queue", "priority", "attempts", "timeout", "known", "paused")
+    rows = ((j.name, j.type, j.queue, j.priority, j.max_attempts, j.timeout, j.known, j.paused) for j in found)
     output.emit(
         settings, found, lambda: output.table(columns, rows, empty="no jobs: start an app, or add one with job add")
     )

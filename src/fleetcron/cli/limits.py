@@ -93,12 +93,15 @@ async def queue_set(fleet: Fleet, settings: Settings, /, name: str, **options: A
 @queue.command("list")
 @with_fleet
 async def queue_list(fleet: Fleet, settings: Settings) -> None:
-    """Queues that have limits, or something waiting, with their depth."""
+    """Queues that have limits, or something waiting, with their depth, and how many runs they were too full to take."""
     found = await fleet.queues()
     output.emit(settings, found, lambda: _queues(found))
 
 
 def _queues(found: list[Queue]) -> None:
-    columns = ("queue", "depth", "max depth", "on full", "paused")
-    rows = ((q.name, q.depth, q.max_depth, q.on_full if q.max_depth is not None else None, q.paused) for q in found)
+    columns = ("queue", "depth", "max depth", "on full", "refused", "paused")
+    rows = (
+        (q.name, q.depth, q.max_depth, q.on_full if q.max_depth is not None else None, q.refused, q.paused)
+        for q in found
+    )
     output.table(columns, rows, empty="no queue has limits, and nothing waits")

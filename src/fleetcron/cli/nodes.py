@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
 import click
 
 from fleetcron.cli import output
 from fleetcron.cli.program import Group
 from fleetcron.cli.settings import Settings, with_fleet
 from fleetcron.fleet import Fleet
+from fleetcron.model import Node
 
 
 @click.group(cls=Group)
@@ -48,8 +52,32 @@ def leader() -> None:
 @leader.command("list")
 @with_fleet
 async def leader_list(fleet: Fleet, settings: Settings) -> None:
-    """Each shard with its leader, and until when its ticks are written."""
-    found = await fleet.leaders()
-    columns = ("shard", "node", "host", "pid", "term", "since", "ticks until")
-    rows = ((x.shard, x.node and x.node[:12], x.host, x.pid, x.term, x.since, x.ticks_until) for x in found)
-    output.emit(settings, found, lambda: output.table(columns, rows, empty="no shards yet: no scheduler has ever run"))
+    """Each shard with its leader, and until when its ticks are written. Below them each scheduler with its elector, unless
+    the database elects. As JSON the leaders alone: electors are in "node list"."""
+    found, nodes, now = await fleet.leaders(), await fleet.nodes(), await fleet.store.now()
+
+    def human() -> None:
+        columns = ("shard", "node", "host", "pid", "term", "since", "ticks until", "ahead")
+        rows = (
+            (x.shard, x.node and x.node[:12], x.host, x.pid, x.term, x.since, x.ticks_until, _ahead(x.ticks_until, now))
+            for x in found
+        )
+        output.table(columns, rows, empty="no shards yet: no scheduler has ever run")
+        _electors(nodes)
+
+    output.emit(settings, found, human)
+
+
+def _ahead(until: datetime | None, now: datetime) -> timedelta | None:
+    """By the database's clock, to the second; negative: ticks are late."""
+    return None if until is None else timedelta(seconds=round((until - now).total_seconds()))
+
+
+def _electors(nodes: Sequence[Node]) -> None:
+    standing = [(node, node.elector) for node in nodes if node.elector is not None]
+    if all(state.where is None for _, state in standing):
+        return
+    click.echo()
+    columns = ("scheduler", "host", "pid", "elector", "at", "reached", "since", "error", "tries every")
+    rows = ((n.node[:12], n.host, n.pid, s.kind, s.where, s.reached, s.since, s.error, s.retry_in) for n, s in standing)
+    output.table(columns, rows, empty="")

@@ -38,12 +38,19 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs": ("jobs:jobs", "The jobs that the fleet knows."),
         "job": ("jobs:job", "Add or remove a job that needs no Python (job add, job rm)."),
         "schedules": ("schedules:schedules", "Schedules by name."),
-        "pause": ("schedules:pause", "Pause schedules."),
-        "resume": ("schedules:resume", "Resume schedules; the time of the pause is not caught up."),
+        "pause": ("schedules:pause", "Pause schedules, or jobs."),
+        "resume": ("schedules:resume", "Resume schedules (the time of the pause is not caught up), or jobs."),
         "trigger": ("schedules:trigger", "Run a schedule (or a job) now."),
         "edit": ("schedules:edit", "Change a schedule."),
         "rm": ("schedules:rm", "Remove schedules."),
         "import": ("imports:import_", "Schedules from what you have today (import crontab)."),
+    },
+    "Backfills": {
+        "backfill": ("backfills:backfill", "Run a past range of a schedule."),
+        "backfills": ("backfills:backfills", "Backfills, newest first, with how far they are."),
+        "backfill-cancel": ("backfills:cancel", "End a backfill."),
+        "backfill-pause": ("backfills:pause", "Create no more runs of a backfill for now."),
+        "backfill-resume": ("backfills:resume", "Go on with a paused backfill."),
     },
     "Limits": {
         "tenant": ("limits:tenant", "Limits of tenants (tenant set, tenant list)."),
@@ -145,7 +152,7 @@ class Program(Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, commands in COMMANDS.items():
             with formatter.section(section):
-                formatter.write_dl([(name, text) for name, (_, text) in commands.items()], col_max=12)
+                formatter.write_dl([(name, text) for name, (_, text) in commands.items()], col_max=16)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -12,7 +13,7 @@ import msgspec
 from fleetcron.cli import output
 from fleetcron.cli.program import Command
 from fleetcron.cli.settings import Settings, with_app, with_fleet
-from fleetcron.cli.values import DURATION, DURATION_OR_ZERO, JSON, MOMENT
+from fleetcron.cli.values import DURATION, DURATION_OR_ZERO, JSON, MOMENT, NONE, OrNone
 from fleetcron.decide.ticks import bounded_next
 from fleetcron.declare import make_trigger
 from fleetcron.fleet import Fleet
@@ -27,8 +28,12 @@ _KEPT = (
 )  # fmt: skip
 
 
-def schedule_options(command: F) -> F:
-    """When, and by which policies. What is left out arrives as None."""
+def schedule_options(command: F, *, edit: bool = False) -> F:
+    """When, and by which policies. What is left out arrives as None. `edit`: the word "none" takes a value back, and arrives as NONE."""
+
+    def back(value: click.ParamType[Any]) -> click.ParamType[Any]:
+        return OrNone(value) if edit else value
+
     for option in reversed(
         (
             click.option("--cron", metavar="EXPR", help="A cron expression, five fields or six with seconds first."),
@@ -41,12 +46,12 @@ def schedule_options(command: F) -> F:
             click.option("--misfire-grace", type=DURATION_OR_ZERO, help="How late a tick may start; default: 60s."),
             click.option("--catchup-limit", type=int, help="How many ticks fire_all runs at most; default: 1000."),
             click.option("--overlap", help=f"What a tick does while the one before runs: {', '.join(OVERLAPS)}."),
-            click.option("--jitter", type=DURATION_OR_ZERO, help="Spread starts over this long."),
-            click.option("--start", type=MOMENT, help="No ticks before."),
-            click.option("--end", type=MOMENT, help="No ticks after."),
-            click.option("--start-deadline", type=DURATION, help="A run not started by then expires."),
+            click.option("--jitter", type=back(DURATION_OR_ZERO), help="Spread starts over this long."),
+            click.option("--start", type=back(MOMENT), help="No ticks before."),
+            click.option("--end", type=back(MOMENT), help="No ticks after."),
+            click.option("--start-deadline", type=back(DURATION), help="A run not started by then expires."),
             click.option("--queue", help="Default: default."),
-            click.option("--priority", type=click.IntRange(0, 9), help="0 first … 9 last; default: 5."),
+            click.option("--priority", type=back(click.IntRange(0, 9)), help="0 first … 9 last; default: 5."),
             click.option("--tenant", help="Whose runs they are."),
         )
     ):
@@ -90,22 +95,27 @@ async def schedules(fleet: Fleet, settings: Settings, /, **filters: Any) -> None
 
 @click.command(cls=Command)
 @click.argument("name", nargs=-1, required=True)
+@click.option("--job", "jobs", is_flag=True, help="NAME is a job, also where a schedule has the same name.")
 @with_fleet
-async def pause(fleet: Fleet, settings: Settings, /, name: tuple[str, ...]) -> None:
-    """Pause schedules: their ticks are not run until they are resumed, and not caught up then."""
+async def pause(fleet: Fleet, settings: Settings, /, name: tuple[str, ...], jobs: bool) -> None:
+    """Pause schedules: their ticks are not run until they are resumed, and not caught up then. Or a job, which no schedule is named like:
+    none of its runs starts, wherever they come from, and they wait."""
     for each in name:
-        await fleet.pause(each)
+        await (fleet.pause_job if jobs else fleet.pause)(each)
     output.emit(settings, {"paused": list(name)}, lambda: click.echo(f"paused: {', '.join(map(output.clean, name))}"))
 
 
 @click.command(cls=Command)
 @click.argument("name", nargs=-1, required=True)
 @click.option("--at", type=MOMENT, help="Not before this time, RFC 3339.")
+@click.option("--job", "jobs", is_flag=True, help="NAME is a job, also where a schedule has the same name.")
 @with_fleet
-async def resume(fleet: Fleet, settings: Settings, /, name: tuple[str, ...], at: datetime | None) -> None:
-    """Resume schedules, now or --at a time."""
+async def resume(fleet: Fleet, settings: Settings, /, name: tuple[str, ...], at: datetime | None, jobs: bool) -> None:
+    """Resume schedules, now or --at a time; or jobs."""
+    if jobs and at is not None:
+        raise click.UsageError("--at is for schedules; a job is resumed at once")
     for each in name:
-        await fleet.resume(each, at)
+        await (fleet.resume_job(each) if jobs else fleet.resume(each, at))
     output.emit(settings, {"resumed": list(name)}, lambda: click.echo(f"resumed: {', '.join(map(output.clean, name))}"))
 
 
@@ -120,14 +130,17 @@ async def trigger(fleet: Fleet, settings: Settings, /, name: str) -> None:
 
 @click.command(cls=Command)
 @click.argument("name")
-@schedule_options
+@partial(schedule_options, edit=True)
 @click.option("--json-payload", "payload", type=JSON, help='Its payload; "-" reads standard input.')
 @with_fleet
 async def edit(fleet: Fleet, settings: Settings, /, name: str, payload: Any, **options: Any) -> None:
-    """Change schedule NAME; what is not given stays. Ticks that have not started are withdrawn; nothing back-fires."""
+    """Change schedule NAME; what is not given stays, the word "none" takes an option back, and "" the queue (to the job's) and the tenant.
+    Ticks that have not started are withdrawn; nothing back-fires."""
     old = await fleet.get_schedule(name)
     new = take_trigger(name, options) or old.trigger
-    given = {option: value for option, value in options.items() if value is not None}
+    given = {option: None if value is NONE else value for option, value in options.items() if value is not None}
+    if given.get("queue") == "":
+        given["queue"] = None
     if isinstance(new, Once) and "misfire" in given:
         raise click.UsageError("--misfire is for recurring schedules; --at has one tick and always runs it")
     if payload is None:

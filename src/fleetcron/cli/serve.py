@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from fleetcron.cli.crew import Link, follow
+from fleetcron.cli.embedded import FOLDER, embedded_postgres
 from fleetcron.cli.logs import set_up
 from fleetcron.cli.program import Command
 from fleetcron.cli.settings import Settings
@@ -69,6 +71,14 @@ def _fleet_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
+@click.option(
+    "--embedded-postgres",
+    "folder",
+    is_flag=False,
+    flag_value=FOLDER,
+    metavar="[DIR]",
+    help=f"Start a PostgreSQL server with this node, and stop it with it; its data is kept in DIR, else in ./{FOLDER}.",
+)
 @click.option("--child", hidden=True, help="Set by a node for its worker processes.")
 @_fleet_options
 @click.pass_obj
@@ -83,6 +93,7 @@ def run(
     drain: str,
     log: str | None,
     log_level: str,
+    folder: str | None,
     child: str | None,
     **options: Any,
 ) -> None:
@@ -97,28 +108,34 @@ def run(
         drain=parse_duration(drain, name="--drain", allow_zero=True),
         listed=link is None,
     )
+    if folder is not None and settings.url is not None:
+        raise click.UsageError("--embedded-postgres brings its own database; leave --url out")
+    if processes > 1 and "worker" not in plan.roles:
+        raise click.UsageError("--processes is the number of worker processes; this node has no worker role")
     fleet = settings.fleet(**options)
     set_up(log, log_level)
-    if link is not None:
-        start(run_worker_process(fleet, plan, link))
-    elif processes == 1:
-        start(run_node(fleet, plan, settings))
-    elif "worker" not in plan.roles:
-        raise click.UsageError("--processes is the number of worker processes; this node has no worker role")
-    elif in_memory(fleet.options.url):
-        raise click.UsageError("--processes: a database in memory belongs to one process; name a file")
-    else:
-        words = options | {
-            "url": settings.url,
-            "app": settings.app,
-            "role": "worker",
-            "concurrency": concurrency,
-            "queue": ",".join(queues) or None,
-            "drain": drain,
-            "log": log,
-            "log_level": log_level,
-        }
-        start(run_crew(fleet, plan, settings, processes, words))
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+            settings.url = stack.enter_context(embedded_postgres(folder))
+            fleet.configure(settings.url)
+        if link is not None:
+            start(run_worker_process(fleet, plan, link))
+        elif processes == 1:
+            start(run_node(fleet, plan, settings))
+        elif in_memory(fleet.options.url):
+            raise click.UsageError("--processes: a database in memory belongs to one process; name a file")
+        else:
+            words = options | {
+                "url": settings.url,
+                "app": settings.app,
+                "role": "worker",
+                "concurrency": concurrency,
+                "queue": ",".join(queues) or None,
+                "drain": drain,
+                "log": log,
+                "log_level": log_level,
+            }
+            start(run_crew(fleet, plan, settings, processes, words))
 
 
 def _roles(text: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -62,6 +62,11 @@ class Moment(click.ParamType[datetime]):
         raise click.BadParameter(text, ctx=ctx, param=param)
 
 
+def _no_number(word: str) -> NoReturn:
+    """Python's reader takes NaN and Infinity; nobody else's does."""
+    raise ValueError(f"{word} is no JSON number")
+
+
 class Json(click.ParamType[Any]):
     """A JSON document; "-" reads it from standard input. Integers keep all their digits."""
 
@@ -72,11 +77,29 @@ class Json(click.ParamType[Any]):
             return value
         text = sys.stdin.read() if value == "-" else value
         try:
-            return json.loads(text)
+            return json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             self.fail(f"not JSON: {error}", param, ctx)
 
 
+class OrNone(click.ParamType[Any]):
+    """A value of another type, or "none": back to what holds when it is not given."""
+
+    def __init__(self, inner: click.ParamType[Any]) -> None:
+        self._inner, self.name = inner, f"{inner.name}|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return NONE if value in ("none", NONE) else self._inner.convert(value, param, ctx)
+
+
+class _None:
+    """The word "none" as it was typed; an option that was not given is None."""
+
+    def __repr__(self) -> str:
+        return "none"
+
+
+NONE = _None()
 DURATION, DURATION_OR_ZERO, MOMENT, MOMENT_OR_AGO, JSON = (
     Duration(), Duration(allow_zero=True), Moment(), Moment(ago=True), Json()
 )  # fmt: skip

@@ -2,7 +2,8 @@
 
 Between priorities: the oldest *virtual deadline* first, `first_due + priority × ageing` (earliest deadline first). So
 urgent work overtakes, but only for so long: what becomes due later than p × ageing after a run of priority p earns no
-position before it, however endless the flow. With `ageing` 0 priority is strict.
+position before it, however endless the flow. With `ageing` 0 priority is strict. Backfills do not age: they come after all others, and have
+a share of the claims instead (decide/backfill.py).
 
 Between tenants of one queue and priority: round robin, a turn being as many runs as the tenant's weight. The positions that a
 group of lanes earns by its deadlines are dealt out to its tenants in turn, so a tenant with one run does not wait behind
@@ -11,10 +12,14 @@ another's ten thousand.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from fleetcron.model import LOWEST_PRIORITY
 
 _MOST_TIERS = 8
 Group = tuple[str, int]
@@ -48,7 +53,8 @@ def order_lanes(lanes: Sequence[L], *, ageing: timedelta, cursor: Mapping[Group,
 
     def deadline(lane: L) -> tuple[int, datetime, int, str]:
         if ageing:
-            return 0, lane.first_due + lane.priority * ageing, lane.priority, lane.queue
+            last = lane.priority > LOWEST_PRIORITY  # a backfill's
+            return last, lane.first_due + lane.priority * ageing, lane.priority, lane.queue
         return lane.priority, lane.first_due, lane.priority, lane.queue
 
     return [next(turns[lane.queue, lane.priority]) for lane in sorted(lanes, key=deadline)]
@@ -125,8 +131,9 @@ def advance(cursor: Mapping[Group, str], served: Iterable[LaneLike]) -> dict[Gro
 
 def _rotated(lanes: list[L], last: str | None) -> list[L]:
     """By tenant, beginning with the one after `last`; that one need not exist any more."""
-    lanes = sorted(lanes, key=lambda lane: lane.tenant)
+    by_tenant = attrgetter("tenant")
+    lanes = sorted(lanes, key=by_tenant)
     if last is None:
         return lanes
-    begin = sum(lane.tenant <= last for lane in lanes)
+    begin = bisect_right(lanes, last, key=by_tenant)
     return lanes[begin:] + lanes[:begin]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from fleetcron.clock import wall_now
+from fleetcron.model import ElectorState
+
 
 class DatabaseElector:
     """No server of its own: campaigning for the shard row is the election."""
 
     name = "database"
+
+    def __init__(self) -> None:
+        self._since = wall_now()
 
     async def start(self, changed: Callable[[], None]) -> None:
         return None
@@ -25,5 +31,5 @@ class DatabaseElector:
     def reached(self) -> bool:
         return True
 
-    def status(self) -> str:
-        return "the database elects"
+    def state(self) -> ElectorState:
+        return ElectorState(kind=self.name, where=None, reached=True, since=self._since)

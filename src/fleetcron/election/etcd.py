@@ -16,13 +16,15 @@ from fleetcron.clock import block
 from fleetcron.election.errors import ElectorUnreachable
 from fleetcron.election.gateway import Gateway, Watch, decode, encode
 from fleetcron.election.keys import KeyElector
+from fleetcron.election.tls import Tls, make_context
 
 _TXN = 100
 """Operations of a transaction; etcd refuses more than 128."""
 
 
 class EtcdElector(KeyElector):
-    """`hosts`: any members of the cluster; those that do not answer are passed over."""
+    """`hosts`: any members of the cluster; those that do not answer are passed over. `tls`: None speaks plain HTTP. Raises ConfigError for
+    certificates that cannot be read."""
 
     def __init__(
         self,
@@ -33,11 +35,13 @@ class EtcdElector(KeyElector):
         *,
         user: str | None = None,
         password: str | None = None,
+        tls: Tls | None = None,
     ) -> None:
-        super().__init__("etcd", "etcd at " + ",".join(f"{host}:{port}" for host, port in hosts), node, ttl)
+        super().__init__("etcd", ",".join(f"{host}:{port}" for host, port in hosts), node, ttl)
         account = (user, password or "") if user else None
-        self._gateway = Gateway(hosts, account, timeout=ttl / 3)
-        self._watch = Watch(hosts, self._gateway, limit=ttl)
+        context = None if tls is None else make_context(tls)
+        self._gateway = Gateway(hosts, account, timeout=ttl / 3, context=context)
+        self._watch = Watch(hosts, self._gateway, limit=ttl, context=context)
         self._prefix = f"{prefix}/shard/"
         self._lease: int | None = None
         self._watching: threading.Thread | None = None

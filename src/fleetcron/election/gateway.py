@@ -10,6 +10,7 @@ import base64
 import http.client
 import json
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -31,10 +32,10 @@ def decode(text: str) -> str:
 
 
 class _Members:
-    """A connection to one member at a time."""
+    """A connection to one member at a time; over TLS if there is a context for it."""
 
-    def __init__(self, hosts: Sequence[tuple[str, int]]) -> None:
-        self._hosts, self._at = list(hosts), 0
+    def __init__(self, hosts: Sequence[tuple[str, int]], context: ssl.SSLContext | None) -> None:
+        self._hosts, self._at, self._context = list(hosts), 0, context
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -47,10 +48,16 @@ class _Members:
         self.close()
         self._at = (self._at + 1) % len(self._hosts)
 
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        host, port = self._hosts[self._at]
+        if self._context is None:
+            return http.client.HTTPConnection(host, port, timeout=timeout)
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
+
     def _send(self, path: str, body: dict[str, Any], token: str | None, timeout: float) -> http.client.HTTPResponse:
         """One request to the present member. Raises OSError and HTTPException."""
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(*self._hosts[self._at], timeout=timeout)
+            self._connection = self._connect(timeout)
         elif self._connection.sock is not None:
             self._connection.sock.settimeout(timeout)
         headers = {"Content-Type": "application/json"} | ({"Authorization": token} if token else {})
@@ -72,8 +79,14 @@ class _Members:
 class Gateway(_Members):
     """Calls that are answered at once. `timeout`: seconds for each member; `account`: name and password."""
 
-    def __init__(self, hosts: Sequence[tuple[str, int]], account: tuple[str, str] | None, timeout: float) -> None:
-        super().__init__(hosts)
+    def __init__(
+        self,
+        hosts: Sequence[tuple[str, int]],
+        account: tuple[str, str] | None,
+        timeout: float,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(hosts, context)
         self._account, self._timeout = account, timeout
         self.token: str | None = None
 
@@ -96,7 +109,7 @@ class Gateway(_Members):
                 else:
                     self._next()
             except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
-                why = f"{self._hosts[self._at][0]}:{self._hosts[self._at][1]}: {str(error) or type(error).__name__}"
+                why = f"{self._hosts[self._at][0]}:{self._hosts[self._at][1]}: {_reason(error)}"
                 if (
                     isinstance(error, http.client.RemoteDisconnected | BrokenPipeError | ConnectionResetError)
                     and monotonic() - began < 0.1
@@ -116,8 +129,10 @@ class Watch(_Members):
     """Deletions under a prefix, as they come. A watch is given up after `limit` seconds without a word: a path that swallows everything, and
     a token that has run out, leave it open and silent for ever (case C32). Its token is the one that `gateway` has last been given."""
 
-    def __init__(self, hosts: Sequence[tuple[str, int]], gateway: Gateway, limit: float) -> None:
-        super().__init__(hosts)
+    def __init__(
+        self, hosts: Sequence[tuple[str, int]], gateway: Gateway, limit: float, context: ssl.SSLContext | None = None
+    ) -> None:
+        super().__init__(hosts, context)
         self._gateway, self._limit, self.stopped = gateway, limit, False
         self._socket: socket.socket | None = None
 
@@ -126,7 +141,8 @@ class Watch(_Members):
         self.stopped = True
         if (open_socket := self._socket) is not None:
             with suppress(OSError):  # it was just closed
-                open_socket.shutdown(socket.SHUT_RDWR)
+                # The plain socket's: a TLS socket's own takes its state away from the thread that reads.
+                socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
 
     def deletions(self, key: str, range_end: str) -> Iterator[None]:
         """One None for every message of the server; ends when nothing was said for `limit` seconds. Raises ElectorUnreachable."""
@@ -155,6 +171,12 @@ class _Refused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    # All that a client hears of an alert that comes after a TLS 1.3 handshake.
+    return f"{text} (does it ask for a client certificate?)" if isinstance(error, ssl.SSLEOFError) else text
 
 
 def _message(text: bytes) -> str:

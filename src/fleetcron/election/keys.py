@@ -12,14 +12,17 @@ import logging
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 
-from fleetcron.clock import monotonic, sleep
+from fleetcron.clock import monotonic, sleep, wall_now
 from fleetcron.election.errors import ElectorUnreachable
+from fleetcron.model import ElectorState
 
 log = logging.getLogger("fleetcron.election")
 
 MARGIN = 0.1
 """Share of a ttl that is not used: clocks of two machines may run that much apart."""
+_NOT_YET = "not reached yet"
 _FIRST_PAUSE = 0.05
 _STOP_WITHIN = 2.0
 
@@ -28,13 +31,16 @@ class KeyElector(ABC):
     """Holds the keys that `stand` asks for, in a task on the loop that called `start`."""
 
     def __init__(self, name: str, where: str, node: str, ttl: float) -> None:
+        """`where`: the servers, for people."""
         self.name, self._where, self._node, self._ttl = name, where, node, ttl
         self._keep: frozenset[int] = frozenset()
         self._free: tuple[int, ...] = ()
         self._most = 0
         self._held: frozenset[int] = frozenset()
         self._trusted_until = float("-inf")
-        self._trouble: str | None = "not reached yet"
+        self._trouble: str | None = _NOT_YET
+        self._told, self._since = False, wall_now()  # the last state that was asked for, and when it began
+        self._pause: float | None = None  # seconds between the last try and the next
         self._changed: Callable[[], None] = lambda: None
         self._hurry = asyncio.Event()
         self._stopping = False
@@ -83,12 +89,14 @@ class KeyElector(ABC):
     def reached(self) -> bool:
         return self._certain()
 
-    def status(self) -> str:
-        if self._certain():
-            shards = ", ".join(map(str, sorted(self._held))) or "none"
-            return f"{self._where} is reached; this node is nominated for shards: {shards}"
-        return (
-            f"{self._where} is not reached, so this node is a follower: {self._trouble or 'no answer within the ttl'}"
+    def state(self) -> ElectorState:
+        reached = self._certain()
+        if reached != self._told:
+            self._told, self._since = reached, wall_now()
+        error = None if reached else self._trouble or "no answer within the ttl"
+        pause = None if reached or self._pause is None else timedelta(milliseconds=round(self._pause * 1000))
+        return ElectorState(
+            kind=self.name, where=self._where, reached=reached, since=self._since, error=error, retry_in=pause
         )
 
     def _certain(self) -> bool:
@@ -103,9 +111,10 @@ class KeyElector(ABC):
                 await self._open()
                 while not self._stopping:
                     await self._renew()
-                    pause = _FIRST_PAUSE
+                    pause, self._pause = _FIRST_PAUSE, None
                     await self._rest(self._ttl / 3)
             except ElectorUnreachable as error:
+                self._pause = pause
                 self._doubt(str(error))
                 await self._close(leave=False)
                 await sleep(pause * random.uniform(0.5, 1))
@@ -122,7 +131,7 @@ class KeyElector(ABC):
         )  # every node in an order of its own: fewer ask for the same one
         held = frozenset(await self._hold(self._keep, free, self._most))
         if self._trouble is not None:
-            log.info("%s is reached", self._where)
+            log.info("%s at %s is reached", self.name, self._where)
         news = held != self._held or self._trouble is not None
         self._trouble, self._held = None, held
         self._trusted_until = sent + self._ttl * (1 - MARGIN)
@@ -131,9 +140,10 @@ class KeyElector(ABC):
 
     def _doubt(self, why: str) -> None:
         """Nobody is nominated from this moment on."""
-        if self._trouble is None or self._trouble == "not reached yet":
-            log.warning("%s is not reached, so this node is a follower; trying again: %s", self._where, why)
+        news = self._trouble is None or self._trouble == _NOT_YET
         self._trouble, self._held = why, frozenset()
+        if news:
+            log.warning("%s", self.state().words())
         self._changed()
 
     async def _rest(self, seconds: float) -> None:

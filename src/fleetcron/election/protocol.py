@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from fleetcron.model import ElectorState
+
 
 class Elector(Protocol):
     """Nominates this node for shards. An unreachable elector nominates nobody.
@@ -36,6 +38,6 @@ class Elector(Protocol):
         """Can this node be nominated at present? One that cannot has no share of the shards."""
         ...
 
-    def status(self) -> str:
-        """One line for people: whether the elector is reached, and what it has nominated this node for."""
+    def state(self) -> ElectorState:
+        """Whether the elector is reached, since when, and why not. Shows no password."""
         ...

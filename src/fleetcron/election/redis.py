@@ -49,7 +49,7 @@ class RedisElector(KeyElector):
         password: str | None = None, tls: bool = False,
     ) -> None:  # fmt: skip
         _need_client()
-        super().__init__("redis", f"redis at {address[0]}:{address[1]}", node, ttl)
+        super().__init__("redis", f"{address[0]}:{address[1]}", node, ttl)
         self._address, self._prefix, self._database, self._tls = address, prefix, database, tls
         self._user, self._password = user, password
         self._client: Redis | None = None

@@ -29,13 +29,18 @@ _kazoo.setLevel(
 
 class ZooKeeperElector(KeyElector):
     """`hosts`: members of the ensemble. The session timeout is the ttl, within the bounds that the servers set (by default 2 ticks of 2 s at
-    least: then a dead node's shards stay its own for 4 s, whatever the ttl). Raises ConfigError without kazoo."""
+    least: then a dead node's shards stay its own for 4 s, whatever the ttl). With a `user` what this node makes is that account's alone (digest
+    authentication; all nodes of a fleet use one account). Raises ConfigError without kazoo."""
 
-    def __init__(self, hosts: Sequence[tuple[str, int]], prefix: str, node: str, ttl: float) -> None:
+    def __init__(
+        self, hosts: Sequence[tuple[str, int]], prefix: str, node: str, ttl: float, *, user: str | None = None,
+        password: str | None = None,
+    ) -> None:  # fmt: skip
         _need_client()
-        where = ",".join(f"{host}:{port}" for host, port in hosts)
-        super().__init__("zookeeper", f"ZooKeeper at {where}", node, ttl)
+        where = ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in hosts)
+        super().__init__("zookeeper", where, node, ttl)
         self._hosts, self._prefix = where, f"/{prefix}/shard"
+        self._account = (user, password or "") if user else None
         self._client: KazooClient | None = None
         self._connected = False
         self._breaks = 0  # how often the connection was suspended or the session lost
@@ -52,7 +57,9 @@ class ZooKeeperElector(KeyElector):
             from kazoo.client import KazooClient  # lazy: an extra
 
             retry = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": self._ttl / 2}
-            self._client = KazooClient(self._hosts, timeout=self._ttl, connection_retry=retry, logger=_kazoo)
+            self._client = KazooClient(
+                self._hosts, timeout=self._ttl, connection_retry=retry, logger=_kazoo, **self._identity()
+            )
             loop = asyncio.get_running_loop()
             self._client.add_listener(lambda state: self._listen(state, loop))
             self._client.start_async()
@@ -61,6 +68,17 @@ class ZooKeeperElector(KeyElector):
             if monotonic() > give_up_at:
                 raise ElectorUnreachable("no connection")
             await sleep(0.01)
+
+    def _identity(self) -> dict[str, Any]:
+        """Who we say we are, and who may touch what we make: only the same account."""
+        if self._account is None:
+            return {}
+        from kazoo.security import make_digest_acl  # lazy: an extra
+
+        return {
+            "auth_data": [("digest", ":".join(self._account))],
+            "default_acl": [make_digest_acl(*self._account, all=True)],
+        }
 
     def _listen(self, state: str, loop: asyncio.AbstractEventLoop) -> None:
         """On kazoo's thread, the moment that the connection changes."""
@@ -75,7 +93,7 @@ class ZooKeeperElector(KeyElector):
         return await asyncio.to_thread(self._hold_nodes, keep, free, most)
 
     def _hold_nodes(self, keep: frozenset[int], free: Sequence[int], most: int) -> set[int]:
-        from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError  # lazy: an extra
+        from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNodeError  # lazy: an extra
         from kazoo.handlers.threading import KazooTimeoutError  # lazy: an extra
 
         breaks = self._breaks
@@ -97,6 +115,9 @@ class ZooKeeperElector(KeyElector):
                 )
                 if made is not None:
                     self._ours.add(shard)
+        except NoAuthError as error:
+            who = "no account was given" if self._account is None else f"user {self._account[0]!r} with this password"
+            raise ElectorUnreachable(f"{self._prefix} belongs to another account ({who})") from error
         except (KazooException, KazooTimeoutError) as error:
             raise ElectorUnreachable(str(error) or type(error).__name__) from error
         if breaks != self._breaks or not self._connected:

@@ -35,12 +35,20 @@ class Leadership:
 
     def term(self) -> int | None:
         """The term in which this process leads, None when it does not or cannot be sure."""
-        if self._term is not None:
-            if monotonic() >= self._deadline:
-                self.step_down("its time ran out")
-            elif not self._elector.nominated(self.shard):
-                self.step_down(f"the {self._elector.name} elector took it back")
+        if self._term is not None and (why := self._doubt()) is not None:
+            self.step_down(why)
         return self._term
+
+    def peek(self) -> int | None:
+        """Like `term`, for other threads: steps down from nothing."""
+        return self._term if self._doubt() is None else None
+
+    def _doubt(self) -> str | None:
+        if monotonic() >= self._deadline:
+            return "its time ran out"
+        if not self._elector.nominated(self.shard):
+            return f"the {self._elector.name} elector took it back"
+        return None
 
     def begin(self, term: int, sent: float) -> None:
         """The database has conferred this term; it was asked at `sent`."""

@@ -15,14 +15,16 @@ import msgspec
 from fleetcron.clock import monotonic, sleep
 from fleetcron.election import Elector
 from fleetcron.errors import FleetcronError, StoreUnavailable
+from fleetcron.model import ElectorState
 from fleetcron.scheduler.contact import Contact
+from fleetcron.scheduler.feeder import Feeder
 from fleetcron.scheduler.leadership import Leadership
 from fleetcron.scheduler.promoter import promote
 from fleetcron.scheduler.pruner import prune
 from fleetcron.scheduler.rescuer import Rescuer
 from fleetcron.scheduler.shares import Shares
 from fleetcron.scheduler.ticker import Ticker
-from fleetcron.store.protocol import SCHEDULES, Store, WorkerInfo
+from fleetcron.store.protocol import BACKFILLS, SCHEDULES, Store, WorkerInfo
 
 log = logging.getLogger("fleetcron.scheduler")
 
@@ -30,6 +32,10 @@ CONNECTIONS = 8
 """Connections of a scheduler's store, however many shards it leads: TICKING tickers, a round, the watch, housekeeping, and one to spare."""
 TICKING = 4
 """Tickers that talk to the database at a time: the rounds that renew terms must never wait for them."""
+SCAN = 1.0
+"""Seconds between looks for ticks to write, when nothing wakes a ticker."""
+LATE_SCANS = 3
+"""Looks that a leader may miss before its node is not ready."""
 RESPREAD = 60.0
 """Seconds after which schedules are looked for that an older program, or one with another number in mind, put on another shard."""
 BATCH = 5000
@@ -45,6 +51,15 @@ class SchedulerOptions(msgspec.Struct, frozen=True, kw_only=True):
     shrink_after: timedelta = timedelta(
         minutes=1
     )  # with no scheduler that wants so many shards: longer than a restart takes
+
+
+class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a scheduler is, for whoever asks whether its node is ready. `leading`: terms by shard; `why`: what is wrong, None when `ready`."""
+
+    ready: bool
+    why: str | None
+    leading: dict[int, int]
+    elector: ElectorState
 
 
 class _Service:
@@ -63,6 +78,7 @@ class _Ticking:
     def __init__(self, ticker: Ticker, leadership: Leadership) -> None:
         self.ticker, self.leadership, self.woken = ticker, leadership, asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.scanned = monotonic()  # the end of the last full look; at first, when this node began to lead
 
 
 class Scheduler:
@@ -73,6 +89,8 @@ class Scheduler:
         self.contact = Contact(store)
         self.shares = Shares(store, elector, info, options.shards, options.election_ttl, self.contact)
         self.rescuer = Rescuer(store, self.contact, options.lease)
+        self.feeder = Feeder(store, self.shares.housekeeper)
+        self._feed_now = asyncio.Event()
         self._ticking: dict[int, _Ticking] = {}
         self._turns = asyncio.Semaphore(TICKING)
         self._changed = asyncio.Event()
@@ -80,10 +98,12 @@ class Scheduler:
         self._too_many_since: float | None = None
         self._respread_at = 0.0
         self._spread_over = 0
-        self.scanned = float("-inf")  # monotonic time of the last full round of a leader's ticker
 
     def wake(self, channel: str = "") -> None:
-        """A schedule may have changed."""
+        """A schedule may have changed, or a backfill."""
+        if channel == BACKFILLS:
+            self._feed_now.set()
+            return
         for ticking in self._ticking.values():
             ticking.woken.set()
 
@@ -91,18 +111,34 @@ class Scheduler:
         """Resign and return from `run`."""
         self._stopping = True
         self._changed.set()
+        self._feed_now.set()
         self.wake()
 
     def leading(self) -> list[int]:
         """The shards that this node leads."""
         return [one.shard for one in self.shares.led()]
 
+    def status(self) -> SchedulerStatus:
+        """From memory, at once, on any thread. Not ready: when it could not lead if it had to, or leads and does not write ticks."""
+        elector = self.elector.state()
+        led = self.shares.terms()
+        ticking = [one for shard in led if (one := self._ticking.get(shard)) is not None]  # one may just be beginning
+        late = [one.leadership.shard for one in ticking if monotonic() - one.scanned > LATE_SCANS * SCAN]
+        why = None
+        if self.shares.silent_for() > self._options.election_ttl.total_seconds():
+            why = "the database does not answer"
+        elif not elector.reached:
+            why = elector.words()
+        elif late:
+            why = f"it leads shards {', '.join(map(str, late))}, and has not looked for ticks to write for {LATE_SCANS * SCAN:g} s"
+        return SchedulerStatus(ready=why is None, why=why, leading=led, elector=elector)
+
     async def run(self) -> None:
         """Until stopped. Survives the database and the elector being away."""
         await self.elector.start(self._changed.set)
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [self._lead(group), self._watch(), self._housekeeping()]
+                tasks = [self._lead(group), self._watch(), self._housekeeping(), self._feed()]
                 for task in tasks:
                     group.create_task(task)
         finally:
@@ -124,6 +160,7 @@ class Scheduler:
         ticking = self._ticking[shard]
         ticking.woken.set()
         if ticking.task is None or ticking.task.done():
+            ticking.scanned = monotonic()
             ticking.task = group.create_task(self._tick(ticking))
 
     async def _watch(self) -> None:
@@ -142,8 +179,8 @@ class Scheduler:
                     await self._guarded("mending schedules", ticker.mend)
                     mended, of = monotonic(), term
                 if await self._guarded("writing ticks", ticker.step):
-                    self.scanned = monotonic()
-            await self._until(monotonic() + 1.0, ticking.woken)
+                    ticking.scanned = monotonic()
+            await self._until(monotonic() + SCAN, ticking.woken)
 
     async def _housekeeping(self) -> None:
         """What one node does for all: that which leads the lowest shard that is led."""
@@ -165,6 +202,13 @@ class Scheduler:
             if self.shares.housekeeper() is None:
                 self._too_many_since, self._spread_over = None, 0
             await self._until(monotonic() + 0.25)
+
+    async def _feed(self) -> None:
+        """Of one node, like the housekeeping; a task of its own, as a long pruning must not hold a backfill up."""
+        while not self._stopping:
+            self._feed_now.clear()
+            await self._guarded("feeding backfills", self.feeder.step)
+            await self._until(monotonic() + self.feeder.pause(), self._feed_now)
 
     async def _unpark(self) -> None:
         from_lines, _ = await self._store.unpark_jobs()

@@ -48,7 +48,7 @@ class Shares:
         self._wanted, self._ttl, self._seconds = shards, ttl, ttl.total_seconds()
         self._leaderships: dict[int, Leadership] = {}
         self._free_since: dict[int, float] = {}
-        self._keep_until = self._answered = 0.0
+        self._keep_until, self._answered = 0.0, float("-inf")
         self._hurry = self._trouble = False
         self._counted = 0
         self._asked: set[asyncio.Task[Any]] = set()
@@ -57,6 +57,14 @@ class Shares:
     def led(self) -> list[Leadership]:
         """What this node leads, lowest shard first."""
         return [one for _, one in sorted(self._leaderships.items()) if one.term() is not None]
+
+    def silent_for(self) -> float:
+        """Seconds since the last round that the database answered; inf before the first."""
+        return monotonic() - self._answered
+
+    def terms(self) -> dict[int, int]:
+        """The terms of what this node leads, by shard. Changes nothing, and may be asked on any thread."""
+        return {one.shard: term for one in list(self._leaderships.values()) if (term := one.peek()) is not None}
 
     def housekeeper(self) -> Leadership | None:
         """The leadership that makes this node the one which does what is done once for all: that of the lowest shard that is led."""
@@ -109,7 +117,9 @@ class Shares:
 
     async def _round(self) -> list[Leadership]:
         me = self._node.node
-        crew = await self._store.scheduler_beat(me, self._wanted, self._ttl, standing=self._elector.reached())
+        crew = await self._store.scheduler_beat(
+            me, self._wanted, self._ttl, standing=self._elector.reached(), elector=self._elector.state()
+        )
         await self._renew()
         for one in list(self._leaderships.values()):
             if one.owes():

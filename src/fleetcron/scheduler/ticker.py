@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from fleetcron.clock import monotonic
 from fleetcron.decide.misfire import judge, needs_judgement
 from fleetcron.decide.ticks import first_tick, plan
 from fleetcron.model import Schedule
@@ -22,6 +23,8 @@ log = logging.getLogger("fleetcron.scheduler")
 BATCH = 500
 """Schedules a statement."""
 _PASSES = 10_000
+_LONG_LOOK, _LATE_SHARE = 0.25, 20.0
+"""Seconds; and how many times as long as such a look the next one waits."""
 
 
 class Ticker:
@@ -30,6 +33,7 @@ class Ticker:
     def __init__(self, store: Store, leadership: Leadership, lease: timedelta) -> None:
         self._store, self._leadership, self._lease = store, leadership, lease
         self._tzdata = tzdata_version()
+        self._late_again = float("-inf")
 
     async def step(self) -> int:
         """Write what is missing up to the horizon; returns how many runs were written."""
@@ -110,9 +114,15 @@ class Ticker:
             await self._store.retick(schedule.name, (shard, term), self._tzdata, first_tick if changed else None)
 
     async def judge_late(self) -> None:
-        """Judge written ticks that nobody has started in time, also while no worker lives."""
-        shard = self._leadership.shard
-        for name in await self._store.late_ticks():
+        """Judge written ticks that nobody has started in time, also while no worker lives. Where there are so many lanes that the look takes
+        long, it is taken less often: by then workers, who judge what they claim, have the same work in hand."""
+        shard, began = self._leadership.shard, monotonic()
+        if began < self._late_again:
+            return
+        names = await self._store.late_ticks()
+        took = monotonic() - began
+        self._late_again = began + (_LATE_SHARE * took if took > _LONG_LOOK else 0.0)
+        for name in names:
             term = self._leadership.term()
             if term is None:
                 return

@@ -35,7 +35,7 @@ async def _look(tx: Tx, runs: Sequence[NewRun]) -> None:
             continue
         depth = await tx.depth(name, queue.max_depth)
         if depth + coming[name] > queue.max_depth:
-            raise QueueFull(name, depth, queue.max_depth, wait=queue.on_full == "wait")
+            raise QueueFull(name, depth, queue.max_depth, wait=queue.on_full == "wait", coming=coming[name])
 
 
 async def set_tenant(tx: Tx, name: str, changes: Mapping[str, Any], who: str) -> Tenant:

@@ -5,7 +5,7 @@ Every function runs inside one transaction (`tx`); either all of it happens or n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -22,6 +22,8 @@ from fleetcron.store.protocol import Admission, Claimed, FirstFn, Inserted, Judg
 from fleetcron.store.tx import KeysMoved, Tx
 
 _TICK = timedelta(microseconds=1)
+CREATE_BATCH = 1000
+"""Schedules created in one transaction."""
 
 
 async def put_schedule(tx: Tx, new: Schedule, who: str, first: FirstFn) -> str:
@@ -33,15 +35,12 @@ async def put_schedule(tx: Tx, new: Schedule, who: str, first: FirstFn) -> str:
     if old is not None and old.error is None and same_definition(old, new):
         return "unchanged"
     if not await tx.share_job(new.job):
-        raise StoreError(
-            f"schedule {new.name!r}: the registry does not know job {new.job!r}: a job is registered when a process that declares it starts, "
-            "or by `fleetcron job add`"
-        )
+        raise _no_job(new)
     now = await tx.now()
     next_at = first(new, now)
     prev_at = new.trigger.latest(next_at - _TICK) if next_at is not None else None
     if old is None:
-        if await tx.insert_schedule(new, next_at, prev_at):
+        if await tx.insert_schedules([(new, next_at, prev_at)]):
             await tx.audit(who, "create schedule", new.name)
             return "created"
         return await put_schedule(tx, new, who, first)
@@ -53,6 +52,36 @@ async def put_schedule(tx: Tx, new: Schedule, who: str, first: FirstFn) -> str:
     await tx.update_schedule(old, new, next_at, prev_at)
     await tx.audit(who, "edit schedule", new.name)
     return "edited"
+
+
+def unknown(schedules: Sequence[Schedule], known: Container[str]) -> list[list[Schedule]]:
+    """The schedules whose names are not known, one of each name, in batches for `create_schedules`."""
+    new = list({schedule.name: schedule for schedule in reversed(schedules) if schedule.name not in known}.values())[
+        ::-1
+    ]
+    return [new[i : i + CREATE_BATCH] for i in range(0, len(new), CREATE_BATCH)]
+
+
+async def create_schedules(tx: Tx, new: Sequence[Schedule], who: str, first: FirstFn) -> set[str]:
+    """Create those of these schedules whose names are free, together; returns their names. Raises StoreError as `put_schedule` does."""
+    for job in sorted({schedule.job for schedule in new}):
+        if not await tx.share_job(job):
+            raise _no_job(next(schedule for schedule in new if schedule.job == job))
+    now = await tx.now()
+    wanted = []
+    for schedule in new:
+        next_at = first(schedule, now)
+        wanted.append((schedule, next_at, schedule.trigger.latest(next_at - _TICK) if next_at is not None else None))
+    created = await tx.insert_schedules(wanted)
+    await tx.audit_each(who, "create schedule", sorted(created))
+    return created
+
+
+def _no_job(schedule: Schedule) -> StoreError:
+    return StoreError(
+        f"schedule {schedule.name!r}: the registry does not know job {schedule.job!r}: a job is registered when a process that declares it "
+        "starts, or by `fleetcron job add`"
+    )
 
 
 async def remove_schedule(tx: Tx, name: str, who: str) -> bool:
@@ -164,14 +193,19 @@ async def insert_keyed(tx: Tx, runs: Sequence[NewRun], wake: Sequence[str]) -> l
         raise KeysMoved("a holder ended between two statements")
     new = {i for i, run in enumerate(runs) if run.key is None or ids[i] in won}
     due = await insert_fresh(tx, [(ids[i], runs[i]) for i in sorted(new)], wake)
+    replaced: set[int] = set()
     for i in sorted([*taken, *repeats]):
         ident, run = _ident(runs[i]), runs[i]
-        if i in new or run.on_duplicate == "keep" or await tx.replace_run(holders[ident], run):
+        if i in new or run.on_duplicate == "keep":
             continue
-        if (await tx.dedup_find([run])).get(ident) != holders[ident]:
+        if await tx.replace_run(holders[ident], run):
+            replaced.add(i)
+        elif (await tx.dedup_find([run])).get(ident) != holders[ident]:
             raise KeysMoved("a holder ended instead of being replaced")
     return [
-        Inserted(ids[i], True, due[ids[i]]) if i in new else Inserted(holders[_ident(run)], False)
+        Inserted(ids[i], True, due[ids[i]])
+        if i in new
+        else Inserted(holders[_ident(run)], False, replaced=i in replaced)
         for i, run in enumerate(runs)
     ]
 

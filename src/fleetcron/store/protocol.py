@@ -20,10 +20,15 @@ from typing import Any, Protocol
 
 import msgspec
 
+from fleetcron.clock import from_us
+from fleetcron.decide.backfill import Seen
 from fleetcron.decide.misfire import Facts, Verdict
 from fleetcron.model import (
     Attempt,
+    Backfill,
+    BackfillState,
     DeadLetter,
+    ElectorState,
     HeldLock,
     Job,
     KeyScope,
@@ -42,9 +47,12 @@ from fleetcron.model import (
 BUCKET = timedelta(minutes=1)
 """A time bucket. `ready` holds what is due in the current and the next one; the rest waits in `timetable`."""
 
+NEWS = "\x01"
+"""What channels begin with that are no queues: no queue can be named so."""
 CANCELS, REGISTRY, SCHEDULES, LIMITS = "\x01cancel", "\x01registry", "\x01schedules", "\x01limits"
+BACKFILLS = "\x01backfills"
 """Messages on the wake-up channel besides queue names, told from them by a character that names cannot have: a run was asked to stop, the
-job registry has changed, a schedule has changed, a limit has changed. An empty message may mean anything."""
+job registry has changed, a schedule has changed, a limit has changed, a backfill has. An empty message may mean anything."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +73,13 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inserted(msgspec.Struct, frozen=True):
-    """The answer for one NewRun: the run's id, whether it is new (False: a dedup key matched), and when it is due (if it is new)."""
+    """The answer for one NewRun: the run's id, whether it is new (False: a dedup key matched), and when it is due (if it is new).
+    `replaced`: the run that the key matched waited still, and has the payload and due time of this one now."""
 
     id: int
     created: bool
     due_at: datetime | None = None
+    replaced: bool = False
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -81,7 +91,23 @@ class Lane(msgspec.Struct, frozen=True):
     first_due: datetime
 
 
-class Claimed(msgspec.Struct):
+class TableSize(msgspec.Struct, frozen=True):
+    """A table: rows that live, rows that are dead and not removed yet (both estimates), bytes with its indexes."""
+
+    name: str
+    live: int
+    dead: int
+    bytes: int
+
+
+class Care(msgspec.Struct, frozen=True):
+    """`snapshot`: who holds the oldest snapshot, and for how long; dead rows that are younger cannot be removed."""
+
+    snapshot: tuple[str, timedelta] | None
+    tables: list[TableSize]
+
+
+class Claimed(msgspec.Struct, gc=False):
     """A leased run, as the worker gets it."""
 
     run_id: int
@@ -89,7 +115,7 @@ class Claimed(msgspec.Struct):
     attempt: int  # 1 for the first
     job: str
     payload: str
-    due_at: datetime
+    due: float  # Unix seconds, exact to the microsecond: a datetime a run would be a tenth of what a claim costs its worker
     late: bool  # a tick that did not start in time: must be judged before it starts
     schedule: str | None
     nominal_at: datetime | None
@@ -107,6 +133,11 @@ class Claimed(msgspec.Struct):
     prev_at: datetime | None = None
     limited: bool = False  # counts against the limits of its tenant
     job_limit: str | None = None  # the job whose limits it has to pass before it starts; set by the worker
+
+    @property
+    def due_at(self) -> datetime:
+        """`due` as an aware datetime."""
+        return from_us(round(self.due * 1e6))
 
 
 class Claim(msgspec.Struct):
@@ -137,12 +168,12 @@ class LimitedClaim(msgspec.Struct, frozen=True):
     rest: dict[str, timedelta | None]
 
 
-class Done(msgspec.Struct):
-    """A run that succeeded. `started_at` on the database's clock; `result` is JSON text or None."""
+class Done(msgspec.Struct, gc=False):
+    """A run that succeeded. `started` is Unix seconds on the database's clock; `result` is JSON text or None."""
 
     run_id: int
     fence: int
-    started_at: datetime
+    started: float
     result: str | None = None
     keyed: bool = False  # holds a dedup key that ends with it
     attempt: int = 1  # the attempt number of the claim
@@ -228,6 +259,24 @@ class Fired(msgspec.Struct, frozen=True):
     advanced: list[int]
 
 
+class ActiveBackfill(msgspec.Struct, frozen=True):
+    """A backfill that may still create runs, or has open ones. `due`: there is something to do for it now."""
+
+    id: int
+    schedule: str
+    due: bool
+
+
+class Fed(msgspec.Struct, frozen=True):
+    """What feeding a backfill once did. `led` False: the term is stale, nothing was written. `more`: there is room for more at once."""
+
+    led: bool
+    created: int = 0
+    queue: str = ""
+    more: bool = False
+    ended: bool = False
+
+
 class Crew(msgspec.Struct, frozen=True):
     """What a scheduler's share is computed from, at one moment.
 
@@ -308,7 +357,7 @@ class Store(Protocol):
 
     # runs
     async def insert(self, runs: Sequence[NewRun], *, wake: Sequence[str] = (), conn: Any = None) -> list[Inserted]: ...
-    async def run(self, run_id: int) -> RunRecord | None: ...
+    async def run(self, run_id: int, *, conn: Any = None) -> RunRecord | None: ...
     async def runs(self, where: RunFilter) -> list[RunRecord]: ...
     async def attempts(self, run_id: int) -> list[Attempt]: ...
     async def cancel(self, run_id: int, who: str) -> str: ...
@@ -321,15 +370,28 @@ class Store(Protocol):
     async def purge_dead(self, run_ids: Sequence[int]) -> int: ...
     async def counts(self) -> dict[str, QueueCounts]: ...
     async def unknown_jobs(self) -> dict[str, int]: ...
+    async def care(self) -> Care | None:
+        """What a person who cares for the database should know; None where there is nothing to care for."""
+        ...
+
     async def nodes(self) -> list[Node]: ...
     async def set_tenant(self, name: str, changes: Mapping[str, Any], who: str) -> Tenant: ...
     async def tenants(self) -> list[Tenant]: ...
     async def set_queue(self, name: str, changes: Mapping[str, Any], who: str) -> Queue: ...
     async def queues(self) -> list[Queue]: ...
+    async def refused(self, counts: Mapping[str, int]) -> None: ...
     async def limit_jobs(self, jobs: Sequence[Job]) -> bool: ...
     async def pause_job(self, name: str, paused: bool, who: str) -> bool: ...
     async def full_queues(self) -> list[str]: ...
     async def leaders(self) -> list[Leader]: ...
+
+    # backfills
+    async def add_backfill(self, new: Backfill, who: str) -> Backfill: ...
+    async def backfills(
+        self, *, backfill_id: int | None = None, schedule: str | None = None, limit: int = 100, after: int | None = None
+    ) -> list[Backfill]: ...
+    async def steer_backfill(self, backfill_id: int, to: BackfillState, who: str) -> Backfill | None: ...
+    async def seen_ticks(self, schedule: str, ticks: Sequence[datetime]) -> dict[datetime, list[Seen]]: ...
 
     # worker
     async def start_worker(self, info: WorkerInfo, ttl: timedelta) -> int: ...
@@ -385,7 +447,9 @@ class Store(Protocol):
     async def campaign(self, shard: int, node: WorkerInfo, ttl: timedelta) -> int | None: ...
     async def renew(self, shard: int, node: str, term: int, ttl: timedelta) -> bool: ...
     async def resign(self, shard: int, node: str, term: int) -> bool: ...
-    async def scheduler_beat(self, node: str, shards: int, ttl: timedelta, *, standing: bool) -> Crew: ...
+    async def scheduler_beat(
+        self, node: str, shards: int, ttl: timedelta, *, standing: bool, elector: ElectorState | None = None
+    ) -> Crew: ...
     async def campaign_many(
         self, shards: Sequence[int], node: WorkerInfo, ttl: timedelta, limit: int
     ) -> dict[int, int]: ...
@@ -413,6 +477,10 @@ class Store(Protocol):
     async def stale_zones(self, shard: int, tzdata: str, limit: int = 1000) -> list[Schedule]: ...
     async def schedule_error(self, schedule_id: int, error: str | None) -> None: ...
     async def retick(self, name: str, leader: tuple[int, int], tzdata: str, first: FirstFn | None) -> bool: ...
+    async def active_backfills(self) -> list[ActiveBackfill]: ...
+    async def feed(
+        self, backfill_id: int, schedule: str, leader: tuple[int, int], *, full: Sequence[str] = ()
+    ) -> Fed: ...
     async def promote(self, limit: int = 5000) -> int: ...
     async def timetable_due(self) -> bool: ...
     async def rescue(self, suspects: Sequence[int] = (), *, expired: bool = True) -> Rescued: ...

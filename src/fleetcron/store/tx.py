@@ -1,7 +1,7 @@
 """The small steps that `flows` is written in: one database transaction, opened by the adapter, in which these may be called in any order.
 
 Each step is one statement on PostgreSQL and one or a few on SQLite. Steps never decide; decisions lie in `fleetcron.decide`.
-Lock order: shard, schedule, gate, ready / timetable, lease, run.
+Lock order: shard, schedule, backfill, gate, ready / timetable, lease, run.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from fleetcron.decide.backfill import Chosen, Seen
 from fleetcron.decide.limits import Limit
 from fleetcron.decide.misfire import MissRange
 from fleetcron.errors import StoreUnavailable
-from fleetcron.model import Missed, Queue, Schedule, Tenant
+from fleetcron.model import Backfill, BackfillState, Missed, Queue, Schedule, Tenant
 from fleetcron.store.protocol import Claimed, NewRun
 
 
@@ -42,8 +43,10 @@ class Tx(Protocol):
         """Is there such a job? It stays until the transaction ends."""
         ...
 
-    async def insert_schedule(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
-        """False when another process made one of this name meanwhile."""
+    async def insert_schedules(
+        self, schedules: Sequence[tuple[Schedule, datetime | None, datetime | None]]
+    ) -> set[str]:
+        """Insert (schedule, next_at, prev_at) each, but for names that are taken; the names that were not."""
         ...
 
     async def update_schedule(
@@ -186,4 +189,30 @@ class Tx(Protocol):
 
     async def limits_changed(self) -> None: ...
 
+    # backfills
+    async def insert_backfill(self, new: Backfill) -> int: ...
+    async def lock_backfill(self, backfill_id: int) -> Backfill | None: ...
+    async def fold_backfill(self, backfill_id: int) -> int:
+        """Count those of a locked backfill's runs that have ended; returns how many are open, as committed before the lock was granted."""
+        ...
+
+    async def seen_ticks(self, schedule: str, ticks: Sequence[datetime]) -> dict[datetime, list[Seen]]: ...
+    async def backfill_runs(self, backfill_id: int, schedule: Schedule, chosen: Sequence[Chosen]) -> int:
+        """Write ticks as runs due now, in this order, by the schedule's present definition; returns how many are new."""
+        ...
+
+    async def note_backfill(self, backfill: Backfill, *, walked: bool) -> None:
+        """Note how far a locked backfill is. `walked`: every tick of the range has been looked at."""
+        ...
+
+    async def end_backfill(self, backfill_id: int, state: BackfillState, reason: str | None) -> None:
+        """Put a locked backfill into a state."""
+        ...
+
+    async def open_backfill_runs(self, backfill_id: int) -> list[int]: ...
+    async def cancel_run(self, run_id: int) -> None:
+        """End a run if it waits, ask its worker to stop it if it runs."""
+        ...
+
     async def audit(self, who: str, what: str, subject: str) -> None: ...
+    async def audit_each(self, who: str, what: str, subjects: Sequence[str]) -> None: ...

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from fleetcron.decide.misfire import Verdict
 from fleetcron.errors import StoreUnavailable
+from fleetcron.model import LOWEST_PRIORITY
 from fleetcron.store.protocol import Claim, Done, Fire, Fired, Lane, LimitedClaim, Settled, Store
 from fleetcron.testing.clock import STEP, Timeline, VirtualClock
 
@@ -15,14 +16,16 @@ from fleetcron.testing.clock import STEP, Timeline, VirtualClock
 class Link:
     """The store, for one role. What it does not name here goes straight through.
 
-    `heads`: the first waiting run of each lane, as last seen. `judged`: how many judgements changed something. `timeline` gets the due
-    times of runs in this role's hands, `late` the instants at which unstarted ticks become misfires.
+    `heads`: the first waiting run of each lane, as last seen. `judged`: how many judgements changed something. `made_room`: how many
+    attempts of backfills' runs have ended. `timeline` gets the due times of runs in this role's hands, `late` the instants at which
+    unstarted ticks become misfires.
     """
 
     def __init__(self, store: Store, clock: VirtualClock, timeline: Timeline, late: Timeline) -> None:
         self._store, self._clock, self._timeline, self._late = store, clock, timeline, late
         self.heads: list[Lane] = []
-        self.judged = 0
+        self.judged = self.made_room = 0
+        self._backfilled: set[int] = set()
         self.cut = False
 
     def __getattr__(self, name: str) -> Any:
@@ -52,6 +55,7 @@ class Link:
         for run in claim.runs:
             if run.due_at > self._clock.now:
                 self._timeline.add(run.due_at)
+        self._note(claim)
         return claim
 
     async def claim_limited(self, worker: int, lanes: Sequence[Lane], **how: Any) -> LimitedClaim:
@@ -59,7 +63,16 @@ class Link:
         for rest in found.rest.values():
             if rest is not None:
                 self._timeline.add(self._clock.now + rest)
+        self._note(found.claim)
         return found
+
+    def _note(self, claim: Claim) -> None:
+        self._backfilled.update(run.run_id for run in claim.runs if run.priority > LOWEST_PRIORITY)
+
+    def _ended(self, run_ids: set[int]) -> set[int]:
+        self.made_room += len(self._backfilled & run_ids)
+        self._backfilled -= run_ids
+        return run_ids
 
     async def unpark_jobs(self) -> tuple[list[str], timedelta | None]:
         queues, rest = await self._store.unpark_jobs()
@@ -68,10 +81,10 @@ class Link:
         return queues, rest
 
     async def complete(self, worker: int, done: Sequence[Done]) -> set[int]:
-        return set() if self.cut else await self._store.complete(worker, done)
+        return set() if self.cut else self._ended(await self._store.complete(worker, done))
 
     async def settle(self, worker: int, settled: Sequence[Settled]) -> set[int]:
-        return set() if self.cut else await self._store.settle(worker, settled)
+        return set() if self.cut else self._ended(await self._store.settle(worker, settled))
 
     async def listen(self, wake: Callable[[str], None]) -> None:
         """Wake-ups only spare a look, and virtual time looks at every instant that counts."""

@@ -1,4 +1,4 @@
-"""The scheduler role on virtual time: the real ticker, promoter and rescuer, and the election by the database's shard row.
+"""The scheduler role on virtual time: the real ticker, promoter, feeder and rescuer, and the election by the database's shard row.
 
 Between two instants nothing happens, so a leader that lives need not renew every second or two: its term is granted for the whole way
 ahead, which leaves the same row behind, and is cut to the election ttl at the instant at which it crashes or freezes.
@@ -13,6 +13,7 @@ from typing import cast
 from fleetcron.election import DatabaseElector
 from fleetcron.model import Schedule
 from fleetcron.scheduler.contact import Contact
+from fleetcron.scheduler.feeder import Feeder
 from fleetcron.scheduler.leadership import Leadership
 from fleetcron.scheduler.promoter import promote
 from fleetcron.scheduler.rescuer import Rescuer
@@ -90,6 +91,7 @@ class VirtualScheduler:
         ]
         self.tickers = [Ticker(store, leadership, self._options.lease) for leadership in self.shards]
         self.rescuer = Rescuer(store, self.contact, self._options.lease)
+        self.feeder = Feeder(store, lambda: self.shards[0] if self.leads() else None)
         self._store = store
         self._heads: list[Schedule | None] = [None] * len(self.shards)
         self._promoted: datetime | None = None
@@ -182,6 +184,8 @@ class VirtualScheduler:
         rescued = await self._rescue()
         if self._fresh or rescued:
             moved |= bool(await self._store.unpark()) or bool((await self._store.unpark_jobs())[0]) or rescued
+        if self._fresh or self.feeder.active:
+            moved |= await self.feeder.step()
         if self._fresh or self._world.waiting(now - STEP):
             judged = self.link.judged
             await self.tickers[0].judge_late()

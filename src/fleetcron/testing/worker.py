@@ -184,8 +184,9 @@ class VirtualWorker:
 
     # work
     async def step(self) -> int:
-        """Claim and run what is due until nothing is, or only what waits for virtual time; returns how many claims that took."""
-        runner, claimer = self.worker.runner, self.worker.claimer
+        """Claim and run what is due until nothing is, or only what waits for virtual time; returns how much a scheduler may have to react
+        to: the claims that took, and the runs of backfills that have ended."""
+        runner, claimer, before = self.worker.runner, self.worker.claimer, self.link.made_room
         runner.ring()
         self._stop_strict()
         if self._thawed:
@@ -214,7 +215,7 @@ class VirtualWorker:
                 raise FleetcronError(self._stuck())
             else:
                 pause = min(pause * 2, _LONGEST_PAUSE)
-        return moved
+        return moved + self.link.made_room - before
 
     async def _beat(self) -> None:
         self._beaten = self._world.clock.elapsed

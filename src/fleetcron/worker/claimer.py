@@ -14,13 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.clock import sleep
+from fleetcron.decide.backfill import Share
 from fleetcron.decide.fairness import Deal, Group, Tier, advance, deal, order_lanes, tiers
 from fleetcron.errors import StoreUnavailable
-from fleetcron.store.protocol import Claim, Lane, Store
+from fleetcron.model import LOWEST_PRIORITY
+from fleetcron.store.protocol import Claim, Claimed, Lane, Store
 from fleetcron.worker.allowance import Allowance
 from fleetcron.worker.dbclock import DbClock
 from fleetcron.worker.intake import Intake
@@ -35,7 +38,7 @@ POLL = 1.0
 """Seconds between looks when nothing wakes us: late arrivals below a lower bound wait at most this long."""
 _MAX_BUFFER = 512
 _BUFFER_SECONDS = 0.02
-_LANES_A_CLAIM = 64
+_LANES_A_CLAIM = 128
 _OVERDUE_CHECK = 5.0
 _SWEEP_SHARE = 50.0
 """A sweep (a look without lower bounds) may take a fiftieth of the time: 2 % of a worker, however many dead rows an old snapshot keeps."""
@@ -75,6 +78,8 @@ class Claimer:
         self._sweep_before = 0.0
         self._cursor: dict[Group, str] = {}
         self._begun: dict[Group, tuple[str, int]] = {}
+        self._share: Share | None = None  # of backfills, while some wait
+        self._not_ahead: dict[Place, datetime] = {}  # lanes whose first run, due then, was not given ahead of its time
         self._looked = self._checked = self._measured = float("-inf")
         self._lines_at = float("-inf")  # when to look whether more runs of limited jobs may start
         self._finished, self._rate = 0, 0.0
@@ -136,20 +141,25 @@ class Claimer:
             await self.open_lines()
         if self._clock.steady() - self._looked >= POLL:
             await self._look()
-        now, steady = self._clock.now(), self._clock.steady()
+        moment, steady = self._clock.moment(), self._clock.steady()
         room = self._room()
         may = list(self._lanes.values())
         if self.allowance.holds_back():
             may = [lane for lane in may if self.allowance.may(lane, steady)]
-        due = [lane for lane in may if lane.first_due.timestamp() <= now]
+        due = [lane for lane in may if lane.first_due <= moment]
         if room > 0 and due:
             return await self._claim(lease, due, room, 0.0)
         later = room - self._runner.pending()  # no more than there are slots for: an idle worker could start it in time
         soon = [
-            lane for lane in may if now < lane.first_due.timestamp() <= now + ahead and not self.allowance.limited(lane)
+            lane
+            for lane in may
+            if moment < lane.first_due <= moment + timedelta(seconds=ahead)
+            and not self.allowance.limited(lane)
+            and self._not_ahead.get(_place(lane)) != lane.first_due
         ]
         if soon and later > 0 and ahead > 0:
-            return await self._claim(lease, soon, later, ahead)
+            # A lane that gave nothing is looked at again: if the same run is still its first, a timer waits for that.
+            return await self._claim(lease, soon, later, ahead) or self._looked == float("-inf")
         return False
 
     async def open_lines(self) -> None:
@@ -183,17 +193,36 @@ class Claimer:
             self._sweep_took, self._sweep_before = min(took, self._sweep_before), took
         self._clock.observe(now)
         self._lanes = {_place(lane): lane for lane in lanes}
+        if self._not_ahead:
+            firsts = {place: lane.first_due for place, lane in self._lanes.items()}
+            self._not_ahead = {place: due for place, due in self._not_ahead.items() if firsts.get(place) == due}
+        if not any(lane.priority > LOWEST_PRIORITY for lane in lanes):
+            self._share = None
+        elif self._share is None:
+            self._share = Share()
         self.last_round = self._clock.steady()
 
     async def _claim(self, lease: Lease, lanes: list[Lane], limit: int, ahead: float) -> bool:
         left = limit
-        for tier in tiers(order_lanes(lanes, ageing=self._ageing, cursor=self._cursor)[:_LANES_A_CLAIM]):
+        ordered = order_lanes(lanes, ageing=self._ageing, cursor=self._cursor)
+        if self._share is not None and (owed := min(self._share.owed(), left)) > 0:
+            left -= await self._claim_share(lease, ordered, owed, ahead)
+        for tier in tiers(ordered[:_LANES_A_CLAIM]):
             left -= await self._claim_tier(lease, tier, left, ahead)
             if left <= 0:
                 break
         if ahead == 0.0 and 0 < left < limit and not any(map(self._may_have, lanes)):
             self._looked = float("-inf")  # the lanes are empty of what is due; see what comes next, to set the timer
         return left < limit
+
+    async def _claim_share(self, lease: Lease, ordered: list[Lane], owed: int, ahead: float) -> int:
+        """What live work owes to backfills, before more of it is claimed; what they have no use for is forgotten."""
+        assert self._share is not None
+        backfills = [lane for lane in ordered if lane.priority > LOWEST_PRIORITY][:_LANES_A_CLAIM]
+        taken = await self._claim_tier(lease, Tier(backfills, whole=False), owed, ahead)
+        if taken < owed:
+            self._share.forget()
+        return taken
 
     def _may_have(self, lane: Lane) -> bool:
         return _place(lane) in self._lanes
@@ -247,11 +276,12 @@ class Claimer:
         self.last_round = self._clock.steady()
         if claim.now is not None:
             self._clock.observe(claim.now)
-        taken: dict[Place, tuple[int, datetime]] = {}
-        for run in claim.runs:
-            place = (run.queue, run.priority, run.tenant)
-            count, last = taken.get(place, (0, run.due_at))
-            taken[place] = (count + 1, max(last, run.due_at))
+        taken = _by_place(claim.runs, lanes)
+        if self._share is not None:
+            for (_, priority, _), (count, _) in taken.items():
+                self._share.took(priority, count)
+        # What heads a lane may be left out by a claim ahead: it has a dedup key.
+        heads = {(r.queue, r.priority, r.tenant): r.due_at for r in reversed(claim.runs)} if ahead > 0 else {}
         more: list[Lane] = []
         for old, quantum in zip(lanes, quanta, strict=True):
             place = _place(old)
@@ -264,6 +294,9 @@ class Claimer:
                     more.append(self._lanes[place])
             else:
                 self._lanes.pop(place, None)  # nothing more for us here, until the next look
+                if ahead > 0 and heads.get(place) != old.first_due:
+                    self._not_ahead[place] = old.first_due
+                    self._looked = float("-inf")
         self._intake.take(claim.runs, lease)
         return {place: count for place, (count, _) in taken.items()}, more
 
@@ -295,8 +328,8 @@ class Claimer:
         if lease is not None and lease.valid():
             now = self._clock.now()
             upcoming = [
-                lane.first_due.timestamp() - AHEAD - now
-                for lane in self._lanes.values()
+                lane.first_due.timestamp() - now - (0.0 if self._not_ahead.get(place) == lane.first_due else AHEAD)
+                for place, lane in self._lanes.items()
                 if lane.first_due.timestamp() > now
             ]
             if upcoming and self._room() > self._runner.pending():
@@ -313,6 +346,17 @@ class Claimer:
                 await self._runner.room.wait()
         except TimeoutError:
             pass
+
+
+def _by_place(runs: Sequence[Claimed], lanes: Sequence[Lane]) -> dict[Place, tuple[int, datetime]]:
+    """How many runs each lane gave, and the due time of the last."""
+    if not runs:
+        return {}
+    if len(lanes) == 1:  # nothing to count one by one
+        return {_place(lanes[0]): (len(runs), runs[-1].due_at)}
+    counts = Counter([(run.queue, run.priority, run.tenant) for run in runs])
+    last = {(run.queue, run.priority, run.tenant): run for run in runs}  # they come in the order of their due times
+    return {place: (count, last[place].due_at) for place, count in counts.items()}
 
 
 def _place(lane: Lane) -> Place:

@@ -36,6 +36,10 @@ class DbClock:
         """The database's time, seconds since the Unix epoch."""
         return self._override().timestamp() if self._override is not None else monotonic() + self._offset
 
+    def at(self, moment: float) -> float:
+        """`now` at a moment of `clock.monotonic`: for who has read that already."""
+        return self._override().timestamp() if self._override is not None else moment + self._offset
+
     def steady(self) -> float:
         """Seconds for measuring how long ago something was; they pass as the tests' clock does."""
         return self._override().timestamp() if self._override is not None else monotonic()

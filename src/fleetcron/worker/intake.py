@@ -59,6 +59,7 @@ class Intake:
         """Route claimed runs. A gate is asked when a run is due, not when it is claimed. `ahead`: they were claimed before they were due."""
         late: defaultdict[str, list[Claimed]] = defaultdict(list)
         gated: list[Claimed] = []
+        ready: list[Held] = []
         limited = self._limited_jobs()
         now = None
         for run in claimed:
@@ -75,10 +76,11 @@ class Intake:
                 )
             elif run.schedule is not None and (run.late or (run.schedule in late and run.late_at is not None)):
                 late[run.schedule].append(run)
-            elif run.gate is not None and run.due_at <= (now := now or self._clock.moment()):
+            elif run.gate is not None and run.due <= self._clock.now():
                 gated.append(run)
             else:
-                self._runner.add(Held(run, entry, lease, ahead=ahead))
+                ready.append(Held(run, entry, lease, ahead))
+        self._runner.add(ready)
         for schedule, runs in late.items():
             # Whatever else of the schedule is due and unstarted in our hands is judged along: a policy knows no second late run.
             # (What has no late_at is no misfire: it has had a start and waits for its next attempt, or has been judged already.)
@@ -148,7 +150,7 @@ class Intake:
         for run in through:
             entry = self._entries.get(run.job)
             if entry is not None:
-                self._runner.add(Held(run, entry, lease, ahead=ahead, admitted=True))
+                self._runner.add([Held(run, entry, lease, ahead, admitted=True)])
 
     async def _judge(self, schedule: str, runs: list[Claimed], lease: Lease) -> list[Claimed]:
         """The ones of these late ticks that run after all."""

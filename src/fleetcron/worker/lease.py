@@ -34,4 +34,8 @@ class Lease:
 
     def valid(self) -> bool:
         """May something new be started?"""
-        return monotonic() < self.deadline and not self.lost.is_set()
+        return self.valid_at(monotonic())
+
+    def valid_at(self, moment: float) -> bool:
+        """The same at a moment of `clock.monotonic`, for who has read that already."""
+        return moment < self.deadline and not self.lost.is_set()

@@ -12,10 +12,12 @@ import heapq
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from fleetcron.clock import MAX_WAIT
+import msgspec
+
+from fleetcron.clock import MAX_WAIT, monotonic
 from fleetcron.decide.retry import describe_error, outcome
 from fleetcron.payload import encode_result
 from fleetcron.store.protocol import Claimed, Done, Settled
@@ -31,21 +33,17 @@ log = logging.getLogger("fleetcron.worker")
 _YIELD_EVERY = 32
 
 
-class Held:
+class Held(msgspec.Struct, eq=False):
     """A claimed run in this worker's hands. `stop` says why its handler is being stopped: "cancel", "lost", "shutdown" or "refused"."""
 
-    __slots__ = ("admitted", "ahead", "claimed", "due", "entry", "lease", "started", "stop", "task")
-
-    def __init__(
-        self, claimed: Claimed, entry: Entry, lease: Lease, *, ahead: bool = False, admitted: bool = False
-    ) -> None:
-        self.claimed, self.entry, self.lease = claimed, entry, lease
-        self.due = claimed.due_at.timestamp()
-        self.started = 0.0
-        self.ahead = ahead  # claimed before it was due: the store wants to know when it starts
-        self.admitted = admitted or claimed.gate is None
-        self.stop: str | None = None
-        self.task: asyncio.Task[None] | None = None
+    claimed: Claimed
+    entry: Entry
+    lease: Lease
+    ahead: bool = False  # claimed before it was due: the store wants to know when it starts
+    admitted: bool = False  # its gate, if it has one, has let it pass
+    started: float = 0.0
+    stop: str | None = None
+    task: asyncio.Task[None] | None = None
 
 
 class Runner:
@@ -102,16 +100,20 @@ class Runner:
         return len(self._timers)
 
     # intake
-    def add(self, held: Held) -> None:
-        """Start it at its due time, or as soon as a slot is free."""
-        if held.due <= self._clock.now():
-            self._ready.append(held)
+    def add(self, several: Sequence[Held]) -> None:
+        """Start each at its due time, or as soon as a slot is free."""
+        now, first = self._clock.now(), self._timers[0][2] if self._timers else None
+        for held in several:
+            due = held.claimed.due
+            if due <= now:
+                self._ready.append(held)
+            else:
+                held.ahead = True
+                heapq.heappush(self._timers, (due, held.claimed.run_id, held))
+        if self._timers and self._timers[0][2] is not first:
+            self._arm()
+        if self._ready:
             self._wake()
-        else:
-            held.ahead = True
-            heapq.heappush(self._timers, (held.due, held.claimed.run_id, held))
-            if self._timers[0][2] is held:
-                self._arm()
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -186,12 +188,15 @@ class Runner:
     # one run
     async def _run(self, held: Held) -> None:  # noqa: PLR0912  # the hot path, kept in one piece
         run, entry = held.claimed, held.entry
-        if not held.lease.valid() or held.stop is not None:
+        moment = monotonic()
+        if not held.lease.valid_at(moment) or held.stop is not None:
             held.stop = held.stop or "refused"
             self._on_stale(held)
             return
-        now = self._clock.now()
-        if not held.admitted or (run.late_at is not None and now > run.late_at.timestamp() and not run.late):
+        now = self._clock.at(moment)
+        if (run.gate is not None and not held.admitted) or (
+            run.late_at is not None and now > run.late_at.timestamp() and not run.late
+        ):
             held.stop = "refused"
             self._on_stale(held)
             return
@@ -226,15 +231,14 @@ class Runner:
             self.gated_ended = True
         if run.limited:
             self.limited_ended.add(run.tenant)
-        started_at = datetime.fromtimestamp(now, UTC)
         if error is None and held.stop != "committed":
             # Also when it was being stopped and ended by itself first: the work is done. If the lease is gone, this does not win.
             text = None if result is None else encode_result(result, max_bytes=self._max_result)
             self._completer.done(
-                held.lease.worker, Done(run.run_id, run.fence, started_at, text, run.key is not None, run.attempt)
+                held.lease.worker, Done(run.run_id, run.fence, now, text, run.key is not None, run.attempt)
             )
         else:
-            self._close(held, error, started_at, interrupted=interrupted)
+            self._close(held, error, datetime.fromtimestamp(now, UTC), interrupted=interrupted)
         if len(self._ready) <= self.low_water:
             self.room.set()
 

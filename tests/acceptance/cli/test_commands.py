@@ -132,6 +132,31 @@ def test_jobs_and_schedules_without_an_app(program: Program) -> None:
     assert program.json("job", "rm", "later", "--schedules") == {"removed": ["later"]}
 
 
+def test_an_edit_takes_options_back(program: Program) -> None:
+    """ "none" for a value, "" for a name; what is not named stays."""
+    since, until = "2030-01-01T00:00:00Z", "2031-01-01T00:00:00Z"
+    values = {"jitter": "10m", "start": since, "end": until, "start-deadline": "1h", "priority": "2"}
+    names = {"queue": "night", "tenant": "acme"}
+    given = [word for name, value in (values | names).items() for word in (f"--{name}", value)]
+    program.json("job", "add", "tidy", "--shell", "true", "--every", "1h", "--misfire", "skip", *given)
+    before = program.json("edit", "tidy", "--overlap", "skip")
+    assert (before["jitter"], before["start"], before["end"], before["start_deadline"]) == (600, since, until, 3600)
+    assert (before["priority"], before["queue"], before["tenant"], before["overlap"]) == (2, "night", "acme", "skip")
+    for name in values:
+        program.json("edit", "tidy", f"--{name}", "none")
+    for name in names:
+        program.json("edit", "tidy", f"--{name}", "")
+    after = program.json("schedules")[0]
+    assert (after["jitter"], after["start"], after["end"], after["start_deadline"], after["tenant"]) == (
+        0, None, None, None, "",
+    )  # fmt: skip
+    assert (after["priority"], after["queue"]) == (2, "night"), "the job's own, as job add has set them"
+    assert (after["overlap"], after["trigger"]["seconds"]) == ("skip", 3600)
+    for words in (("--every", "none"), ("--misfire-grace", "none"), ("--jitter", "nothing")):
+        assert "not a duration" in program.run("edit", "tidy", *words, code=2).stderr
+    assert "not a duration" in program.run("job", "add", "x", "--shell", "true", "--jitter", "none", code=2).stderr
+
+
 def test_operators_do_not_disturb_what_an_app_declares(program: Program) -> None:
     """Looking with an app at hand registers nothing; an app that starts again leaves a paused schedule paused."""
     program.with_app()

@@ -6,12 +6,15 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 
+from fleetcron import Fleet
 from fleetcron.cli import checks
 from fleetcron.cli.urls import masked
 from fleetcron.cli.zone import machine_zone
 from fleetcron.model import Leader, Node
+from fleetcron.store.protocol import TableSize
 from tests.acceptance.cli.program import Program, until
 
 
@@ -149,3 +152,31 @@ def test_the_zone_of_the_machine(tmp_path: Path) -> None:
     assert machine_zone(tmp_path, {}) == "Europe/Berlin"
     assert machine_zone(tmp_path, {"TZ": ":America/New_York"}) == "America/New_York"
     assert machine_zone(tmp_path, {"TZ": "CET-1CEST"}) == "Europe/Berlin"
+
+
+def test_an_old_snapshot_and_dead_rows() -> None:
+    assert checks.snapshots(None).verdict == "ok"
+    assert checks.snapshots(("pid 5 (psql, idle in transaction)", timedelta(minutes=4))).verdict == "ok"
+    old = checks.snapshots(("pid 5 (psql, idle in transaction)", timedelta(minutes=8)))
+    assert (old.verdict, "pid 5 (psql, idle in transaction) has held one for 8m" in old.text) == ("warning", True)
+    assert (
+        checks.bloat([TableSize("ready", 10, 99_000, 2**30), TableSize("run", 9_000_000, 400_000, 2**33)]).verdict
+        == "ok"
+    )
+    swollen = checks.bloat([TableSize("ready", 10, 4_000_000, 2**30), TableSize("run", 9_000_000, 400_000, 2**33)])
+    assert swollen.verdict == "warning"
+    assert swollen.text.startswith("ready: 4,000,000 dead rows beside 10, 1,024 MiB: ")
+
+
+async def test_who_holds_the_oldest_snapshot_is_named(pg_url: str) -> None:
+    async with Fleet(pg_url) as fleet:
+        holder = await asyncpg.connect(pg_url, server_settings={"application_name": "report"})
+        try:
+            await holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM pg_class LIMIT 1")
+            care = await fleet.store.care()
+            assert care is not None and care.snapshot is not None
+            assert care.snapshot[0] == f"pid {holder.get_server_pid()} (report, idle in transaction)"
+            assert care.snapshot[1] >= timedelta(0)
+            assert {"ready", "lease", "run"} <= {table.name for table in care.tables}
+        finally:
+            await holder.close()

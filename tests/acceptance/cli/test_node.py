@@ -20,7 +20,7 @@ def test_it_says_what_it_is_and_lists_itself(program: Program) -> None:
         [listed] = program.json("node", "list")
         assert set(listed) == {
             "node", "host", "pid", "worker_pids", "roles", "queues", "slots", "running", "version", "tzdata",
-            "started_at", "heartbeat_at",
+            "started_at", "heartbeat_at", "elector",
         }  # fmt: skip
         assert (listed["node"], listed["pid"], listed["worker_pids"]) == (ready["node"], node.pid, [node.pid])
         assert (listed["queues"], listed["slots"], listed["running"]) == (["a", "b", "c"], 7, 0)

@@ -182,7 +182,7 @@ def unknown(words: list[str]) -> str | None:
             }
             if flag not in known:
                 return f"{' '.join(words)}: {flag}"
-        elif isinstance(command, click.Group) and ":" not in word and word.isidentifier():
+        elif isinstance(command, click.Group) and ":" not in word and word.replace("-", "_").isidentifier():
             with click.Context(command) as ctx:
                 inner = command.get_command(ctx, word)
             if inner is None:

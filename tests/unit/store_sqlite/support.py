@@ -45,7 +45,7 @@ async def claim(store: SqliteStore, worker: int, limit: int = 100) -> list[Claim
 
 
 def done(run: Claimed) -> Done:
-    return Done(run.run_id, run.fence, run.due_at, attempt=run.attempt)
+    return Done(run.run_id, run.fence, run.due, attempt=run.attempt)
 
 
 def look(path: Path, query: str) -> list[tuple[Any, ...]]:

@@ -190,7 +190,9 @@ class Pair:
         async def step(side: Side) -> Any:
             runs = [side.held[node].pop(name) for name in names]
             done = [
-                Done(r.run_id, r.fence + stale, self.clock.moment, '{"ok": 1}', r.key is not None, r.attempt)
+                Done(
+                    r.run_id, r.fence + stale, self.clock.moment.timestamp(), '{"ok": 1}', r.key is not None, r.attempt
+                )
                 for r in runs
             ]
             won = await side.store.complete(side.workers[node], done)

@@ -32,7 +32,7 @@ class Newer(SqliteStore):
 async def test_an_empty_database_gets_its_schema(tmp_path: Path) -> None:
     file = tmp_path / "fleet.db"
     store = SqliteStore(url(file))
-    assert await store.pending_migrations() == ["0001_initial", "0002_locks", "0003_limits"]
+    assert await store.pending_migrations() == ["0001_initial", "0002_locks", "0003_limits", "0004_backfill"]
     await store.open()
     assert await store.pending_migrations() == []
     assert await store.migrate() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetcron.errors import ConfigError, StoreError
+from fleetcron.errors import StoreError
 from fleetcron.store.sqlite import SqliteStore
 from tests.unit.store_sqlite.support import count, new, opened
 from tests.unit.store_sqlite.test_wakeups import listening
@@ -69,5 +69,5 @@ async def test_what_is_refused_leaves_the_transaction_as_it_was(
 
 
 async def test_another_kind_of_connection_is_refused(store: SqliteStore) -> None:
-    with pytest.raises(ConfigError, match=r"expected a sqlite3\.Connection"):
+    with pytest.raises(TypeError, match=r"^conn: expected a sqlite3\.Connection, or .*; got builtins\.object$"):
         await store.insert([new()], conn=object())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetcron.store.protocol import CANCELS, REGISTRY
 from fleetcron.store.sqlite import SqliteStore
 from tests.unit.store_sqlite.support import LEASE, claim, done, info, new, opened
 
@@ -49,6 +50,12 @@ async def listening(store: SqliteStore) -> Ear:
     return ear
 
 
+async def settled(ear: Ear) -> None:
+    """Its watcher has looked a first time, which may ring once more."""
+    await asyncio.sleep(0.1)
+    ear.forget()
+
+
 async def test_listening_begins_with_a_wake_up(pair: tuple[SqliteStore, SqliteStore]) -> None:
     ear = await listening(pair[0])
     assert ear.heard[0] == ""
@@ -87,6 +94,28 @@ async def test_heartbeats_and_completions_wake_nobody(pair: tuple[SqliteStore, S
         await pair[0].step_put(worker, run.run_id, run.fence, "s", "1")
     await asyncio.sleep(0.15)  # several looks
     assert (ear.heard, other.heard) == ([], [])
+
+
+async def test_other_news_is_heard_by_everybody_and_once(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    """A run was asked to stop, the registry has changed …: what `notify` is told, here at once, in other processes soon."""
+    mine, theirs = await listening(pair[0]), await listening(pair[1])
+    await asyncio.gather(settled(mine), settled(theirs))
+    for news in (CANCELS, REGISTRY, CANCELS):
+        mine.forget()
+        theirs.forget()
+        await pair[0].notify([news, "a queue", ""])
+        await mine.next(1)
+        await theirs.next(1)
+        await asyncio.sleep(0.1)  # several looks
+        assert (mine.heard, theirs.heard) == ([news], [news])
+
+
+async def test_queues_need_no_news(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    ear = await listening(pair[1])
+    await settled(ear)
+    await pair[0].notify(["a queue", ""])
+    await asyncio.sleep(0.1)  # several looks
+    assert ear.heard == []
 
 
 async def test_what_is_due_much_later_wakes_nobody_until_promoted(tmp_path: Path) -> None:

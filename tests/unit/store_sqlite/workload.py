@@ -32,7 +32,7 @@ async def drain(store: SqliteStore) -> object:
             return {"claimed": claimed, "lost": lost}
         claim = await store.claim(worker, lanes, limit=50, quantum=50, ahead=timedelta(0), jobs=None)
         won = await store.complete(
-            worker, [Done(run.run_id, run.fence, run.due_at, attempt=run.attempt) for run in claim.runs]
+            worker, [Done(run.run_id, run.fence, run.due, attempt=run.attempt) for run in claim.runs]
         )
         claimed += [(run.run_id, run.fence) for run in claim.runs]
         lost += len(claim.runs) - len(won)
@@ -86,7 +86,7 @@ async def _beat(store: SqliteStore, worker: int) -> None:
 async def _run_one(store: SqliteStore, worker: int) -> None:
     _, lanes = await store.lanes(None)
     claim = await store.claim(worker, lanes, limit=5, quantum=5, ahead=timedelta(0), jobs=None)
-    await store.complete(worker, [Done(run.run_id, run.fence, run.due_at, keyed=True) for run in claim.runs])
+    await store.complete(worker, [Done(run.run_id, run.fence, run.due, keyed=True) for run in claim.runs])
 
 
 async def main(what: str, file: str, *seconds: str) -> None:

@@ -22,7 +22,15 @@ TICK = datetime(2026, 1, 31, 2, tzinfo=UTC)
 
 def claimed(**changes: Any) -> Claimed:
     known: dict[str, Any] = dict.fromkeys(Claimed.__struct_fields__)
-    known |= {"run_id": 5, "fence": 6, "attempt": 2, "job": "report", "payload": "{}", "due_at": TICK, "late": False}
+    known |= {
+        "run_id": 5,
+        "fence": 6,
+        "attempt": 2,
+        "job": "report",
+        "payload": "{}",
+        "due": TICK.timestamp(),
+        "late": False,
+    }
     known |= {"tenant": "acme", "queue": "default", "priority": 5, "generation": 0, "deaths": 0}
     return Claimed(**(known | changes))
 

@@ -5,15 +5,20 @@ Plans must not hang on statistics: a hot table is analysed empty and then fills,
 (these walk dead index entries without marking them: closing a run went from 12 to 25 µs as `lease` filled with them). Hot sessions also go
 without hash joins: what is joined there is a list of ids with an index. The scheduler's batches join lists, and are planned anew each time.
 Behind PgBouncer no session state is relied on: statements are not prepared, and plans are made each time.
+
+A client that is frozen between two statements of a transaction keeps its row locks for as long as its TCP connection lives: hours. So our
+transactions, and only ours, are ended by the server when it has heard nothing for `idle_timeout`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -27,6 +32,7 @@ SETTINGS = {
     "jit": "off",
     "timezone": "UTC",
 }
+IDLE = "idle_in_transaction_session_timeout"
 HOT = {"enable_hashjoin": "off"}
 PLANNED = {"plan_cache_mode": "force_custom_plan"}
 
@@ -34,7 +40,6 @@ _UNREACHABLE = (
     OSError,
     asyncio.TimeoutError,
     asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
@@ -46,7 +51,12 @@ _UNREACHABLE = (
     asyncpg.DiskFullError,
     asyncpg.DeadlockDetectedError,  # rolled back: to be tried again, as after an outage
     asyncpg.LockNotAvailableError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
+
+_CLOSED = re.compile(r"\bclos(ed|ing)\b|released back")
+"""What the driver says, in one exception, of a connection or pool that has gone; the rest of that are faults of whoever called it, which
+trying again would repeat for ever."""
 
 
 @contextmanager
@@ -60,8 +70,17 @@ def translated(where: str) -> Iterator[None]:
         raise StoreUnavailable(
             f"{where}: the database is not available: {str(error) or type(error).__name__}"
         ) from error
+    except asyncpg.InterfaceError as error:
+        if _CLOSED.search(str(error)):
+            raise StoreUnavailable(f"{where}: the database is not available: {error}") from error
+        raise StoreError(f"{where}: {error}") from error
     except asyncpg.PostgresError as error:
         raise StoreError(f"{where}: {error}") from error
+
+
+async def _as_it_is(_: Any) -> None:
+    """How a connection goes back to the pool: no statement of ours leaves anything in its session, and asyncpg has rolled back whatever was
+    open. Its own reset is four statements and a round trip more for each of ours."""
 
 
 class Database:
@@ -80,19 +99,29 @@ class Database:
         statement_timeout: float,
         application: str,
         custom_plans: bool,
+        idle_timeout: float,
     ) -> None:
         self.url, self.schema, self.pgbouncer = url, schema, pgbouncer
+        self._idle = {IDLE: f"{max(1, round(idle_timeout * 1000))}"}
         self._settings = {**SETTINGS, **(PLANNED if custom_plans else HOT), "application_name": application}
         self._size, self.timeout = pool_size, statement_timeout
         self.statements = sql.load(__package__, schema=schema)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    @property
+    def place(self) -> str:
+        """Which server and database, for messages: without who and how."""
+        parts = urlsplit(self.url)
+        return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     async def open(self) -> None:
         """Open the pool. Raises StoreUnavailable."""
         if self._pool is not None:
             return
         with translated("open"):
-            self._pool = await asyncpg.create_pool(self.url, min_size=0, max_size=self._size, **self.connect_options())
+            self._pool = await asyncpg.create_pool(
+                self.url, min_size=0, max_size=self._size, reset=_as_it_is, **self.connect_options()
+            )
 
     def connect_options(self) -> dict[str, Any]:
         """What every connection of ours is opened with."""
@@ -100,7 +129,7 @@ class Database:
         if self.pgbouncer:
             options["statement_cache_size"] = 0
         else:
-            options["server_settings"] = self._settings
+            options["server_settings"] = self._settings | self._idle
         return options
 
     def handler_options(self) -> dict[str, Any]:
@@ -121,7 +150,7 @@ class Database:
             return
         try:
             await asyncio.wait_for(pool.close(), 5)
-        except (TimeoutError, *_UNREACHABLE):
+        except (TimeoutError, asyncpg.InterfaceError, *_UNREACHABLE):
             pool.terminate()
 
     @property
@@ -151,6 +180,8 @@ class Database:
         """A connection inside a transaction. READ COMMITTED: each statement sees what was committed before it began."""
         with translated(where):
             async with self.pool.acquire() as connection, connection.transaction():
+                if self.pgbouncer:  # the session is not ours to set
+                    await connection.execute(f"SET LOCAL {IDLE} = {self._idle[IDLE]}")
                 yield Session(connection, self.statements, now)
 
 

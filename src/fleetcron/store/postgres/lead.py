@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.decide.misfire import Verdict
-from fleetcron.model import Schedule
+from fleetcron.model import ElectorState, Schedule
 from fleetcron.store import flows
-from fleetcron.store.codec import schedule_from
+from fleetcron.store.codec import elector_to, schedule_from
 from fleetcron.store.postgres.base import PostgresBase
 from fleetcron.store.protocol import Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
 
@@ -28,9 +28,13 @@ class Lead(PostgresBase):
     async def resign(self, shard: int, node: str, term: int) -> bool:
         return await self.db.fetchval("resign", shard, node, term) is not None
 
-    async def scheduler_beat(self, node: str, shards: int, ttl: timedelta, *, standing: bool) -> Crew:
-        """Be counted among the schedulers for one ttl, unless not `standing`; open the shards that are missing."""
-        row = await self.db.fetchrow("scheduler_beat", self.clock_now(), node, shards, ttl, standing)
+    async def scheduler_beat(
+        self, node: str, shards: int, ttl: timedelta, *, standing: bool, elector: ElectorState | None = None
+    ) -> Crew:
+        """Be counted among the schedulers for one ttl, unless not `standing`; open the shards that are missing. `elector`: for `nodes`."""
+        row = await self.db.fetchrow(
+            "scheduler_beat", self.clock_now(), node, shards, ttl, standing, elector_to(elector)
+        )
         assert row is not None
         nodes = dict(zip(row["nodes"], row["wanted"], strict=True))
         return Crew(nodes, dict(zip(row["shards"], row["leaders"], strict=True)), row["remains"])

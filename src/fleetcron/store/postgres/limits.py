@@ -16,7 +16,7 @@ from fleetcron.store.codec import limits_from
 from fleetcron.store.job_lines import declare_limits, undeclared
 from fleetcron.store.postgres import rows
 from fleetcron.store.postgres.base import PostgresBase
-from fleetcron.store.protocol import Claim, Lane, LimitedClaim, Limits
+from fleetcron.store.protocol import Lane, LimitedClaim, Limits
 
 _decode = msgspec.json.Decoder(tuple[int, int | None, int | None, int | None, int]).decode
 _PASSED_OVER = timedelta(milliseconds=5)
@@ -57,6 +57,11 @@ class Limiting(PostgresBase):
 
     async def queues(self) -> list[Queue]:
         return [Queue(**dict(row)) for row in await self.db.fetch("queues", self.clock_now())]
+
+    async def refused(self, counts: Mapping[str, int]) -> None:
+        """So many runs were refused by full queues."""
+        for queue, runs in counts.items():
+            await self.db.fetch("queue_refused", queue, runs)
 
     async def full_queues(self) -> list[str]:
         """The queues in which no more may wait."""
@@ -101,13 +106,13 @@ class Limiting(PostgresBase):
             limit,
             None if jobs is None else list(jobs),
         )
-        runs = [rows.claimed(row) for row in found if row[0] is not None]
-        for run in runs:
+        claim = rows.claim([row for row in found if row[0] is not None])
+        for run in claim.runs:
             run.limited = True
-        taken = Counter(run.tenant for run in runs)
+        taken = Counter(run.tenant for run in claim.runs)
         rest: dict[str, timedelta | None] = {}
         for row in found:
             if row[0] is None:
                 tenant, before = row[9], row[4]
                 rest[tenant] = _PASSED_OVER if before is None else Limit(*_decode(before)).after(taken[tenant]).rest()
-        return LimitedClaim(Claim(found[-1][21] if runs else None, runs), rest)
+        return LimitedClaim(claim, rest)

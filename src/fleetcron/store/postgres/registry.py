@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from fleetcron.errors import StoreError
+import asyncpg
+
+from fleetcron.clock import sleep
+from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.model import Job, Schedule
 from fleetcron.store import flows
 from fleetcron.store.codec import job_from, job_spec, same_definition, schedule_from
 from fleetcron.store.postgres.base import PostgresBase
 from fleetcron.store.protocol import FirstFn
+
+_REMOVAL_TRIES, _REMOVAL_PAUSE = 5, 0.2
 
 
 class Registry(PostgresBase):
@@ -30,26 +35,44 @@ class Registry(PostgresBase):
         return [job_from(row) for row in await self.db.fetch("jobs", self.clock_now())]
 
     async def remove_job(self, name: str, who: str) -> bool:
-        """False when there is none. Raises StoreError while schedules or open runs need it."""
+        """False when there is none. Raises StoreError while schedules or open runs need it, and StoreUnavailable while a transaction is
+        open that has submitted runs, of whatever job: one of this may be among them."""
         if await self.db.fetchval("job_exists", name) is None:
             return False
-        async with self.tx("remove_job") as tx:
-            if await tx.remove_job(name) is None:
-                raise StoreError(
-                    f"job {name!r} is still needed: remove its schedules and let or cancel its open runs first"
-                )
-            await tx.audit(who, "remove job", name)
-            return True
+        for _ in range(_REMOVAL_TRIES):
+            try:
+                async with self.tx("remove_job") as tx:
+                    if await tx.remove_job(name) is None:
+                        raise StoreError(
+                            f"job {name!r} is still needed: remove its schedules and let or cancel its open runs first"
+                        )
+                    await tx.audit(who, "remove job", name)
+                    return True
+            except StoreUnavailable as error:
+                if not isinstance(error.__cause__, asyncpg.LockNotAvailableError):
+                    raise
+            await sleep(_REMOVAL_PAUSE)
+        raise StoreUnavailable(
+            f"job {name!r} was not removed: somebody's open transaction has submitted runs, or edits a schedule; try again when it has ended"
+        )
 
     async def put_schedules(self, schedules: Sequence[Schedule], who: str, first: FirstFn) -> list[str]:
-        """Create or edit schedules, each in a transaction of its own; "created", "edited" or "unchanged" in order.
+        """Create schedules, by the thousand, or edit them, each in a transaction of its own; "created", "edited" or "unchanged" in order.
 
         What has not changed (an app that starts again) is told by one read.
         """
         names = [s.name for s in schedules]
         known = {row["name"]: schedule_from(row) for row in await self.db.fetch("schedules_named", names)}
+        created: set[str] = set()
+        for batch in flows.unknown(schedules, known):
+            async with self.tx("create_schedules") as tx:
+                created |= await flows.create_schedules(tx, batch, who, first)
         answers = []
         for new in schedules:
+            if new.name in created:
+                created.remove(new.name)  # a second one of this name is an edit
+                answers.append("created")
+                continue
             old = known.get(new.name)
             if old is not None and old.error is None and same_definition(old, new):
                 answers.append("unchanged")

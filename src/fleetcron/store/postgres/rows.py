@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from fleetcron.model import Attempt, RunRecord, State
 from fleetcron.store.codec import missed_from
-from fleetcron.store.protocol import Claimed
+from fleetcron.store.protocol import Claim, Claimed
 
 
 def run_record(row: Any) -> RunRecord:
@@ -47,6 +49,13 @@ def attempt(row: Any) -> Attempt:
         traceback=row["traceback"],
         fence=row["fence"],
     )
+
+
+def claim(found: Sequence[Any]) -> Claim:
+    """The rows of claim.sql."""
+    if not found:
+        return Claim(None, [])
+    return Claim(datetime.fromtimestamp(found[-1][21], UTC), [claimed(row) for row in found])
 
 
 def claimed(row: Any) -> Claimed:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fleetcron.clock import sleep
 from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.model import Attempt, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
 from fleetcron.store import flows
+from fleetcron.store.codec import elector_from
 from fleetcron.store.depths import insert_fresh
 from fleetcron.store.postgres import rows
 from fleetcron.store.postgres.base import PostgresBase
+from fleetcron.store.postgres.callers import callers_own, told
 from fleetcron.store.postgres.database import Session, translated
 from fleetcron.store.postgres.tx import PostgresTx, insert_columns
-from fleetcron.store.protocol import Inserted, NewRun, RunFilter
+from fleetcron.store.protocol import Care, Inserted, NewRun, RunFilter, TableSize
 from fleetcron.store.tx import KeysMoved
 
 _CANCEL_LOOKS = _KEY_LOOKS = 20
@@ -24,18 +27,18 @@ class Runs(PostgresBase):
     """The part of the store that users write to and look at."""
 
     async def insert(self, runs: Sequence[NewRun], *, wake: Sequence[str] = (), conn: Any = None) -> list[Inserted]:
-        """Insert runs, in one transaction: ours, or the caller's own when `conn` (an asyncpg connection) is given, and then without a
-        NOTIFY: a pending one takes a cluster-wide lock at the caller's commit."""
+        """Insert runs, in one transaction: ours, or the caller's own when `conn` is given (see store.callers), and then without a NOTIFY: a
+        pending one takes a cluster-wide lock at the caller's commit. Raises TypeError for a `conn` that is none."""
         if any(run.key is not None for run in runs):
             return await self._insert_keyed(runs, wake, conn)
         if conn is not None:
-            with translated("insert"):
-                session = Session(conn, self.db.statements, self.clock_now())
-                found = await session.fetch(
-                    "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), [], False
+            async with self._within("insert", conn) as session:
+                found: Sequence[Any] = await session.fetch(
+                    "insert", session.clock, *insert_columns(runs, [None] * len(runs)), [], False
                 )
                 if runs and not found:
-                    return await _into_limited(PostgresTx(session, self.shards), runs, ())
+                    async with session.connection.transaction():
+                        return await _into_limited(PostgresTx(session, self.shards), runs, ())
         else:
             found = await self.db.fetch(
                 "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), list(wake), False
@@ -45,22 +48,30 @@ class Runs(PostgresBase):
                     return await _into_limited(tx, runs, wake)
         return [Inserted(row[0], True, row[1]) for row in found]
 
+    @asynccontextmanager
+    async def _within(self, where: str, conn: Any) -> AsyncIterator[Session]:
+        """The caller's own connection."""
+        with translated(where), told(where):
+            yield Session(callers_own(conn), self.db.statements, self.clock_now())
+
     async def _insert_keyed(self, runs: Sequence[NewRun], wake: Sequence[str], conn: Any) -> list[Inserted]:
         for _ in range(_KEY_LOOKS):
             try:
                 if conn is None:
                     async with self.tx("insert") as tx:
                         return await flows.insert_keyed(tx, runs, wake)
-                with translated("insert"):
-                    async with conn.transaction():  # a savepoint within the caller's
-                        session = Session(conn, self.db.statements, self.clock_now())
-                        return await flows.insert_keyed(PostgresTx(session, self.shards), runs, ())
+                async with self._within("insert", conn) as session, session.connection.transaction():
+                    return await flows.insert_keyed(PostgresTx(session, self.shards), runs, ())
             except KeysMoved:
                 continue
         raise StoreUnavailable("insert: its keys kept changing hands; nothing was written, try again")
 
-    async def run(self, run_id: int) -> RunRecord | None:
-        row = await self.db.fetchrow("run", self.clock_now(), [run_id])
+    async def run(self, run_id: int, *, conn: Any = None) -> RunRecord | None:
+        if conn is None:
+            row = await self.db.fetchrow("run", self.clock_now(), [run_id])
+        else:
+            async with self._within("run", conn) as session:
+                row = await session.fetchrow("run", session.clock, [run_id])
         return None if row is None else rows.run_record(row)
 
     async def runs(self, where: RunFilter) -> list[RunRecord]:
@@ -114,8 +125,14 @@ class Runs(PostgresBase):
     async def unknown_jobs(self) -> dict[str, int]:
         return {row[0]: row[1] for row in await self.db.fetch("unknown_jobs", self.clock_now())}
 
+    async def care(self) -> Care | None:
+        snapshot = await self.db.fetchrow("snapshots")
+        tables = [TableSize(*row) for row in await self.db.fetch("table_sizes", self.db.schema)]
+        return Care(None if snapshot is None else (snapshot[0], snapshot[1]), tables)
+
     async def nodes(self) -> list[Node]:
-        return [Node(**dict(row)) for row in await self.db.fetch("nodes", self.clock_now())]
+        found = await self.db.fetch("nodes", self.clock_now())
+        return [Node(**{**dict(row), "elector": elector_from(row["elector"])}) for row in found]
 
     async def leaders(self) -> list[Leader]:
         return [Leader(**dict(row)) for row in await self.db.fetch("leaders", self.clock_now())]

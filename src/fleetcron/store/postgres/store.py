@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
 
 from fleetcron.clock import sleep
 from fleetcron.errors import SchemaMismatch, StoreUnavailable
+from fleetcron.store.postgres.backfills import Backfills
 from fleetcron.store.postgres.base import PostgresBase
-from fleetcron.store.postgres.database import Database, translated
+from fleetcron.store.postgres.database import Database, Session, translated
 from fleetcron.store.postgres.lead import Lead
 from fleetcron.store.postgres.limits import Limiting
 from fleetcron.store.postgres.locks import Locks
@@ -27,11 +28,13 @@ _RELISTEN = 1.0
 """Seconds between tries to listen again after the listening connection was lost (case C68: within 5 s)."""
 
 
-class PostgresStore(Registry, Runs, Work, Lead, Locks, Limiting):
+class PostgresStore(Registry, Runs, Work, Lead, Locks, Limiting, Backfills):
     """One PostgreSQL database. `clock` is for tests. See `fleetcron.store.protocol.Store` for the contract."""
 
     kind = "postgres"
     absence_is_proof = False
+    LOCK_TIMEOUT = timedelta(seconds=5)
+    """How long a migration waits for a table that others use."""
 
     def __init__(
         self,
@@ -47,10 +50,11 @@ class PostgresStore(Registry, Runs, Work, Lead, Locks, Limiting):
         statement_timeout: float = 10,
         application: str = "fleetcron",
         custom_plans: bool = False,
+        idle_timeout: float = 15,
     ) -> None:
         database = Database(
             url, schema=schema, pool_size=pool_size, pgbouncer=pgbouncer, statement_timeout=statement_timeout, application=application,
-            custom_plans=custom_plans,
+            custom_plans=custom_plans, idle_timeout=idle_timeout,
         )  # fmt: skip
         PostgresBase.__init__(self, database, clock=clock, shards=shards)
         self._auto_migrate, self._direct_url = auto_migrate, direct_url
@@ -92,21 +96,36 @@ class PostgresStore(Registry, Runs, Work, Lead, Locks, Limiting):
         return check_versions(done or [], self._migrations())
 
     async def migrate(self) -> list[str]:
-        """Apply what is missing, all in one transaction; returns the names. Two callers at once: one waits for the other."""
-        await self.db.open()
-        async with self.db.transaction("migrate", None) as session:
-            await session.fetch("migrate_lock")  # first: two CREATE SCHEMA IF NOT EXISTS at once collide
-            await session.fetch("migrate_schema")
-            present = (await session.fetchrow("open"))["present"]  # type: ignore[index]
-            done = [row[0].partition(":")[2] for row in await session.fetch("migrations_done")] if present else []
-            missing = check_versions(done, self._migrations())
-            for name in missing:
-                await session.connection.execute(self._migrations()[name])
-                await session.fetch("migration_done", f"migration:{name}", await session.fetchval("now", None))
+        """Apply what is missing, all in one transaction; returns the names. It may take as long as it takes, but not wait longer than
+        LOCK_TIMEOUT for a table. Two callers at once: one waits for the other. Raises StoreUnavailable, and then nothing is changed."""
+        with translated("migrate"):
+            connection = await asyncpg.connect(self.db.url, **self.db.connect_options() | {"command_timeout": None})
+            try:
+                async with connection.transaction():
+                    return await self._migrate(Session(connection, self.db.statements, None))
+            finally:
+                await connection.close(timeout=5)
+
+    async def _migrate(self, session: Session) -> list[str]:
+        await session.fetch("migrate_lock")  # first: two CREATE SCHEMA IF NOT EXISTS at once collide
+        # From here on: a table's lock that is waited for keeps everybody else from the table.
+        await session.connection.execute(f"SET LOCAL lock_timeout = {self.LOCK_TIMEOUT // timedelta(milliseconds=1)}")
+        await session.fetch("migrate_schema")
+        present = (await session.fetchrow("open"))["present"]  # type: ignore[index]
+        done = [row[0].partition(":")[2] for row in await session.fetch("migrations_done")] if present else []
+        missing = check_versions(done, self._migrations())
+        for name in missing:
+            await session.connection.execute(self._migrations()[name])
+            await session.fetch("migration_done", f"migration:{name}", await session.fetchval("now", None))
         return missing
 
     async def _done(self) -> tuple[list[str] | None, bool]:
-        state = await self.db.fetchrow("open")
+        try:
+            state = await self.db.fetchrow("open")
+        except (
+            StoreUnavailable
+        ) as error:  # the first word with the server: the driver does not always say which one it meant
+            raise StoreUnavailable(f"{error} ({self.db.place})") from error
         assert state is not None
         if not state["present"]:
             return None, state["read_only"]

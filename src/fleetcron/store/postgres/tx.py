@@ -6,19 +6,23 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from fleetcron.clock import sleep
+from fleetcron.decide.backfill import Chosen, Seen
 from fleetcron.decide.limits import Limit, depth_us, per_us
 from fleetcron.decide.misfire import MissRange
 from fleetcron.errors import StoreUnavailable
-from fleetcron.model import Missed, Queue, Schedule, Tenant
+from fleetcron.model import Backfill, BackfillState, Missed, Queue, Schedule, Tenant
 from fleetcron.store.codec import missed_from, missed_json, schedule_from, schedule_spec
 from fleetcron.store.flows import let_run
 from fleetcron.store.postgres.database import Session
 from fleetcron.store.protocol import JOB_GATE, Claimed, NewRun
 
-DEDUP_UNTIL_STARTED = 1
+DEDUP_UNTIL_STARTED, NOT_AHEAD = 1, 4
 """Flag of a ready row: its dedup key ends when it is claimed. (Flag 2, set in gate_park.sql: it has waited for a gate.)"""
 
-_REPLACE_LOOKS = 20
+_REPLACE_LOOKS = _CANCEL_LOOKS = 20
+REMOVAL_WAIT = timedelta(milliseconds=300)
+"""How long the removal of a job may hold up claims and submits, at a time."""
 
 
 class PostgresTx:
@@ -44,10 +48,13 @@ class PostgresTx:
     async def share_job(self, name: str) -> bool:
         return await self._s.fetchval("job_share", name) is not None
 
-    async def insert_schedule(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
-        return (
-            await self._s.fetchval("schedule_insert", *insert_row(schedule, next_at, prev_at), self._shards) is not None
-        )
+    async def insert_schedules(
+        self, schedules: Sequence[tuple[Schedule, datetime | None, datetime | None]]
+    ) -> set[str]:
+        if not schedules:
+            return set()
+        columns = zip(*(insert_row(*one) for one in schedules), strict=True)
+        return {row[0] for row in await self._s.fetch("schedules_insert", *map(list, columns), self._shards)}
 
     async def update_schedule(
         self, old: Schedule, new: Schedule, next_at: datetime | None, prev_at: datetime | None
@@ -194,7 +201,9 @@ class PostgresTx:
         return [(row[0], row[1]) for row in rows if row[0] is not None and row[2] == "missed"]
 
     async def remove_job(self, name: str) -> int | None:
+        await self._s.connection.execute(f"SET LOCAL lock_timeout = {REMOVAL_WAIT // timedelta(milliseconds=1)}")
         await self._s.fetch("job_lock", name)
+        await self._s.fetch("remove_job_wait")
         removed: int | None = await self._s.fetchval("remove_job", name)
         return removed
 
@@ -234,16 +243,62 @@ class PostgresTx:
     async def limits_changed(self) -> None:
         await self._s.fetch("limits_changed")
 
+    async def insert_backfill(self, new: Backfill) -> int:
+        args = (new.schedule, new.start, new.end, new.order, new.mode, new.max_running, new.total)
+        return int(await self._s.fetchval("backfill_insert", self._s.clock, *args))
+
+    async def lock_backfill(self, backfill_id: int) -> Backfill | None:
+        row = await self._s.fetchrow("backfill_lock", backfill_id)
+        return None if row is None else Backfill(**dict(row))
+
+    async def fold_backfill(self, backfill_id: int) -> int:
+        return int(await self._s.fetchval("backfill_fold", backfill_id))
+
+    async def seen_ticks(self, schedule: str, ticks: Sequence[datetime]) -> dict[datetime, list[Seen]]:
+        return seen(await self._s.fetch("ticks_seen", schedule, list(ticks))) if ticks else {}
+
+    async def backfill_runs(self, backfill_id: int, schedule: Schedule, chosen: Sequence[Chosen]) -> int:
+        columns = ([c.nominal_at for c in chosen], [c.prev_at for c in chosen], [c.generation for c in chosen])
+        return int(await self._s.fetchval("backfill_runs", self._s.clock, backfill_id, schedule.id, *columns))
+
+    async def note_backfill(self, backfill: Backfill, *, walked: bool) -> None:
+        args = (backfill.id, backfill.cursor, backfill.created, backfill.existing, walked)
+        await self._s.fetch("backfill_note", *args)
+
+    async def end_backfill(self, backfill_id: int, state: BackfillState, reason: str | None) -> None:
+        await self._s.fetch("backfill_state", self._s.clock, backfill_id, state, reason)
+
+    async def open_backfill_runs(self, backfill_id: int) -> list[int]:
+        return [row[0] for row in await self._s.fetch("backfill_open", backfill_id)]
+
+    async def cancel_run(self, run_id: int) -> None:
+        for _ in range(_CANCEL_LOOKS):
+            if await self._s.fetchval("cancel", self._s.clock, run_id) or await self._s.fetchval("final", [run_id]):
+                return
+            await sleep(0.01)  # between a claim's two tables in our snapshot: look again
+        raise StoreUnavailable(f"cancel: run {run_id} kept moving; nothing was changed, try again")
+
     async def audit(self, who: str, what: str, subject: str) -> None:
         await self._s.fetch("audit", self._s.clock, who, what, subject)
 
+    async def audit_each(self, who: str, what: str, subjects: Sequence[str]) -> None:
+        await self._s.fetch("audit_each", self._s.clock, who, what, list(subjects))
+
 
 def insert_row(schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> tuple[Any, ...]:
-    """The parameters of schedule_insert.sql, but the number of shards."""
+    """A row of schedules_insert.sql."""
     return (
         schedule.name, schedule.job, next_at, prev_at, schedule.paused, schedule.misfire, schedule.overlap, schedule.tenant, schedule.queue,
         schedule.priority, schedule.start_deadline, schedule.payload, schedule_spec(schedule), schedule.tzdata,
     )  # fmt: skip
+
+
+def seen(found: Sequence[Any]) -> dict[datetime, list[Seen]]:
+    """The rows of ticks_seen.sql, by tick."""
+    by_tick: dict[datetime, list[Seen]] = {}
+    for nominal_at, generation, state, started in found:
+        by_tick.setdefault(nominal_at, []).append(Seen(generation, state, started))
+    return by_tick
 
 
 def dedup_period(run: NewRun) -> timedelta | None:
@@ -267,5 +322,5 @@ def insert_columns(runs: Sequence[NewRun], ids: Sequence[int | None]) -> list[li
         [r.start_deadline for r in runs],
         [r.key for r in runs],
         [r.gate for r in runs],
-        [DEDUP_UNTIL_STARTED if r.key is not None and r.key_scope == "started" else 0 for r in runs],
+        [0 if r.key is None else NOT_AHEAD | DEDUP_UNTIL_STARTED * (r.key_scope == "started") for r in runs],
     ]

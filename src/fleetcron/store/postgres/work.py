@@ -70,8 +70,7 @@ class Work(PostgresBase):
             [lane.tenant for lane in known],
             [lane.first_due for lane in known],
         )
-        lanes = [Lane(row[1], row[2], row[3], row[4]) for row in found]
-        return (found[0][0], lanes) if found else (await self.now(), [])
+        return found[0][0], [Lane(row[1], row[2], row[3], row[4]) for row in found if row[1] is not None]
 
     async def claim(
         self,
@@ -96,9 +95,7 @@ class Work(PostgresBase):
             _list(jobs),
             [quantum] * len(lanes) if isinstance(quantum, int) else list(quantum),
         )
-        if not found:
-            return Claim(None, [])
-        return Claim(found[-1][21], [rows.claimed(row) for row in found])
+        return rows.claim(found)
 
     async def started(self, worker: int, run_ids: Sequence[int]) -> None:
         """Runs that were claimed ahead have started."""
@@ -109,12 +106,7 @@ class Work(PostgresBase):
             "complete",
             self.clock_now(),
             worker,
-            [d.run_id for d in done],
-            [d.fence for d in done],
-            [d.attempt for d in done],
-            [d.started_at for d in done],
-            [d.result for d in done],
-            [d.run_id for d in done if d.keyed],
+            *_outcomes(done),
         )
         return {row[0] for row in won}
 
@@ -182,7 +174,7 @@ class Work(PostgresBase):
             try:
                 yield connection
                 text = result()
-                args = ([run.run_id], [run.fence], [run.attempt], [started_at], [text], [run.run_id])
+                args = _outcomes([Done(run.run_id, run.fence, started_at.timestamp(), text, keyed=True)])
                 with translated("complete"):
                     async with asyncio.timeout(self.db.timeout):
                         await self.db.set_locally(connection)
@@ -239,6 +231,22 @@ class Work(PostgresBase):
 
     async def node_end(self, node: str) -> None:
         await self.db.fetch("node_end", self.clock_now(), node)
+
+
+def _outcomes(done: Sequence[Done]) -> tuple[str, str, str, list[str | None] | None, list[int]]:
+    """The parameters of complete.sql. Numbers travel as the text of an array: asyncpg's own arrays cost 0.25 µs a number, which is asked
+    whether it is not perhaps an array itself; three of them were an eighth of a busy worker's CPU."""
+    return (
+        _array([d.run_id for d in done]),
+        _array([d.fence for d in done]),
+        _array([int(d.started * 1e6 + 0.5) for d in done]),
+        [d.result for d in done] if any(d.result is not None for d in done) else None,
+        [d.run_id for d in done if d.keyed],
+    )
+
+
+def _array(numbers: list[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _list(values: Sequence[Any] | None) -> list[Any] | None:

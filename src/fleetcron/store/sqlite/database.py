@@ -14,6 +14,7 @@ from fleetcron.store.sqlite.reader import Reader
 from fleetcron.store.sqlite.session import Session
 from fleetcron.store.sqlite.statements import load_statements
 from fleetcron.store.sqlite.tx import SqliteTx
+from fleetcron.store.sqlite.watcher import Bell
 from fleetcron.store.sqlite.writer import Writer
 from fleetcron.threads import off_loop
 
@@ -27,8 +28,8 @@ class Database:
     A database in memory has one connection, and so the writer reads too.
     """
 
-    def __init__(self, options: Options, shards: int, on_wake: Callable[[int], None]) -> None:
-        self.options, self.shards, self._on_wake = options, shards, on_wake
+    def __init__(self, options: Options, shards: int, bell: Bell) -> None:
+        self.options, self.shards, self.bell = options, shards, bell
         self.statements = load_statements()
         self._writer: Writer | None = None
         self._quick: Channel | None = None
@@ -53,7 +54,7 @@ class Database:
 
     def _connect(self) -> None:
         if not self.options.read_only:
-            self._writer = Writer(self.options, self.statements, self._on_wake)
+            self._writer = Writer(self.options, self.statements, self.bell.ring)
         if self.path is None:
             self._quick = self._slow = self._writer
         else:

@@ -37,7 +37,9 @@ def insert_runs(session: Session, runs: Sequence[NewRun], ids: Sequence[int]) ->
         due = due_us(run, now)
         deadline = us_or_none(run.start_deadline)
         expires = None if deadline is None else due + deadline
-        flags = place.DEDUP_UNTIL_STARTED if run.key is not None and run.key_scope == "started" else 0
+        flags = 0 if run.key is None else place.NOT_AHEAD
+        if run.key is not None and run.key_scope == "started":
+            flags |= place.DEDUP_UNTIL_STARTED
         history.append(
             (run_id, now, due, expires, run.priority, run.job, run.queue, run.tenant, run.key, run.gate, run.payload)
         )

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 
 from fleetcron.clock import to_us
 from fleetcron.decide.misfire import Verdict
-from fleetcron.model import Schedule
+from fleetcron.model import ElectorState, Schedule
 from fleetcron.store import flows
-from fleetcron.store.protocol import Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
+from fleetcron.store.codec import elector_to
+from fleetcron.store.protocol import NEWS, Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
 from fleetcron.store.sqlite import leases, rows, ticks
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.processes import process_gone
@@ -39,10 +40,13 @@ class Lead(SqliteBase):
             await self.db.write("resign", lambda session: session.fetchval("resign", shard, node, term)) == term
         )
 
-    async def scheduler_beat(self, node: str, shards: int, ttl: timedelta, *, standing: bool) -> Crew:
-        """Be counted among the schedulers for one ttl, unless not `standing`; open the shards that are missing."""
+    async def scheduler_beat(
+        self, node: str, shards: int, ttl: timedelta, *, standing: bool, elector: ElectorState | None = None
+    ) -> Crew:
+        """Be counted among the schedulers for one ttl, unless not `standing`; open the shards that are missing. `elector`: for `nodes`."""
         span = us(ttl) if standing else 0
-        return await self.db.write("scheduler_beat", lambda session: _beat(session, node, shards, span))
+        state = elector_to(elector)
+        return await self.db.write("scheduler_beat", lambda session: _beat(session, node, shards, span, state))
 
     async def campaign_many(
         self, shards: Sequence[int], node: WorkerInfo, ttl: timedelta, limit: int
@@ -147,7 +151,13 @@ class Lead(SqliteBase):
         await self.db.write("prune_rest", lambda session: ticks.prune_rest(session, older_than))
 
     async def notify(self, queues: Sequence[str]) -> None:
-        """Nothing to do: a commit that adds to `ready` is itself the wake-up."""
+        """Tell the news of other channels (a run was asked to stop …) to every process. There is none of queues: a commit
+        that adds to `ready` is itself the wake-up."""
+        channels = sorted({queue for queue in queues if queue.startswith(NEWS)})
+        if channels:
+            counts = await self.db.write("notify", lambda s: [(s.fetchval("news", name), name) for name in channels])
+            for count, channel in counts:
+                self.db.bell.ring(count, channel)
 
 
 def _late_ticks(session: Session, limit: int) -> list[str]:
@@ -157,9 +167,9 @@ def _late_ticks(session: Session, limit: int) -> list[str]:
     return sorted(names)
 
 
-def _beat(session: Session, node: str, shards: int, span: int) -> Crew:
+def _beat(session: Session, node: str, shards: int, span: int, elector: str | None) -> Crew:
     session.execute("schedulers_gone", session.now - us(timedelta(hours=1)))
-    session.execute("scheduler_beat", node, shards, session.now + span)
+    session.execute("scheduler_beat", node, shards, session.now + span, elector)
     if span:
         session.execute("shards_open", shards)
     led = session.fetch("shards_led", session.now)

@@ -52,7 +52,7 @@ def _take_from(session: Session, lane: Lane, most: int, until: int, jobs: str | 
     place, floor = (lane.queue, lane.priority, lane.tenant), to_us(lane.first_due)
     found = session.fetch("claim", session.now, *place, floor, until, jobs, most)
     if found:
-        session.execute("claim_take", *place, floor, found[-1][5], found[-1][0], jobs)
+        session.execute("claim_take", *place, floor, found[-1][5], found[-1][0], jobs, session.now)
     return found
 
 
@@ -78,7 +78,7 @@ def complete(session: Session, worker: int, done: Sequence[Done]) -> set[int]:
     ours = {d.run_id: d for d in done if d.run_id in won and won[d.run_id][1] == d.fence}
     session.many(
         "complete",
-        [(won[i][2], d.fence, worker, to_us(d.started_at), session.now, d.result, i) for i, d in ours.items()],
+        [(won[i][2], d.fence, worker, int(d.started * 1e6 + 0.5), session.now, d.result, i) for i, d in ours.items()],
     )
     _undup(session, [i for i, d in ours.items() if d.keyed])
     return set(won)

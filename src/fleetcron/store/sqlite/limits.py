@@ -51,6 +51,10 @@ class Limiting(SqliteBase):
         found = await self.db.read("queues", lambda session: session.records("queues", session.now), slow=True)
         return [Queue(**(row | {"paused": bool(row["paused"])})) for row in found]
 
+    async def refused(self, counts: Mapping[str, int]) -> None:
+        """So many runs were refused by full queues."""
+        await self.db.write("refused", lambda session: session.many("queue_refused", list(counts.items())))
+
     async def full_queues(self) -> list[str]:
         """The queues in which no more may wait."""
         return await self.db.read("full_queues", _full)

@@ -11,6 +11,8 @@ from fleetcron.store.sqlite.session import Session, json_list
 ANY_ATTEMPTS = 2**31
 DEDUP_UNTIL_STARTED = 1
 """Flag of a ready row: its dedup key ends when it is claimed."""
+NOT_AHEAD = 4
+"""Flag of a ready row: it has a dedup key, and is not claimed ahead of its time, so that it can be replaced until then."""
 
 Waiting = tuple[str, int, str, int, int, int, int, int]
 """queue, priority, tenant, due_at, run_id, job_id, attempt, flags"""
@@ -48,3 +50,18 @@ def take_out(session: Session, run: Sequence[Any], attempts: int = ANY_ATTEMPTS)
         or session.fetchrow("parked_delete", gate, due_at, run_id, attempts)
     )
     return None if found is None else (found[0], found[1], found[2])
+
+
+def cancel(session: Session, run_id: int) -> str:
+    """ "cancelled" (it waited), "asked" (its worker will stop it), "too late" (it had ended), or "unknown"."""
+    run = session.fetchrow("run_place", run_id)
+    if run is None:
+        return "unknown"
+    if run[6] != "open":
+        return "too late"
+    if take_out(session, run) is not None:
+        session.execute("cancel_run", session.now, run_id)
+        session.execute("undup", json_list([run_id]))
+        return "cancelled"
+    session.fetch("cancel_ask", run_id)
+    return "asked"

@@ -50,15 +50,24 @@ class Registry(SqliteBase):
         return await self.db.flow("remove_job", remove)
 
     async def put_schedules(self, schedules: Sequence[Schedule], who: str, first: FirstFn) -> list[str]:
-        """Create or edit schedules, each in a transaction of its own; "created", "edited" or "unchanged" in order.
+        """Create schedules, by the thousand, or edit them, each in a transaction of its own; "created", "edited" or "unchanged" in order.
 
         What has not changed (an app that starts again) is told by one read.
         """
         names = json_list(schedule.name for schedule in schedules)
         found = await self.db.read("put_schedules", lambda session: session.records("schedules_named", names))
         known = {row["name"]: rows.schedule(row) for row in found}
+        created: set[str] = set()
+        for batch in flows.unknown(schedules, known):
+            created |= await self.db.flow(
+                "create_schedules", partial(flows.create_schedules, new=batch, who=who, first=first)
+            )
         answers = []
         for new in schedules:
+            if new.name in created:
+                created.remove(new.name)  # a second one of this name is an edit
+                answers.append("created")
+                continue
             old = known.get(new.name)
             if old is not None and old.error is None and same_definition(old, new):
                 answers.append("unchanged")

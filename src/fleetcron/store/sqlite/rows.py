@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from fleetcron.clock import from_us
-from fleetcron.model import Attempt, DeadLetter, Job, Leader, Miss, Node, RunRecord, Schedule, State
-from fleetcron.store.codec import job_from, missed_from, schedule_from
+from fleetcron.decide.backfill import Seen
+from fleetcron.model import Attempt, Backfill, DeadLetter, Job, Leader, Miss, Node, RunRecord, Schedule, State
+from fleetcron.store.codec import elector_from, job_from, missed_from, schedule_from
 from fleetcron.store.protocol import Claimed
 
 Row = dict[str, Any]
 
 _TIMES = frozenset({
-    "created_at", "decided_at", "died_at", "due_at", "finished_at", "first", "heartbeat_at", "judged_until", "last",
-    "next_at", "nominal_at", "prev_at", "since", "started_at", "ticks_until",
+    "created_at", "cursor", "decided_at", "died_at", "due_at", "end", "finished_at", "first", "heartbeat_at", "judged_until", "last",
+    "next_at", "nominal_at", "prev_at", "since", "start", "started_at", "ticks_until",
 })  # fmt: skip
 
 _decode = msgspec.json.Decoder().decode
@@ -46,6 +47,19 @@ def schedule(row: Row) -> Schedule:
 
 def schedules(rows: Iterable[Row]) -> list[Schedule]:
     return [schedule(row) for row in rows]
+
+
+def backfill(row: Row) -> Backfill:
+    """A row of backfills.sql or backfill_lock.sql."""
+    return Backfill(**timed(row))
+
+
+def seen(found: Iterable[tuple[int, int, str, int]]) -> dict[datetime, list[Seen]]:
+    """The rows of ticks_seen.sql, by tick."""
+    by_tick: dict[datetime, list[Seen]] = {}
+    for nominal_at, generation, state, started in found:
+        by_tick.setdefault(from_us(nominal_at), []).append(Seen(generation, state, bool(started)))
+    return by_tick
 
 
 def run_record(row: Row) -> RunRecord:
@@ -77,7 +91,7 @@ def node(row: Row) -> Node:
     """A row of nodes.sql."""
     lists = {name: None if row[name] is None else _decode(row[name]) for name in ("roles", "queues", "worker_pids")}
     lists["worker_pids"] = sorted(lists["worker_pids"] or ())
-    return Node(**{**timed(row), **lists})
+    return Node(**{**timed(row), **lists, "elector": elector_from(row["elector"])})
 
 
 def claimed(row: tuple[Any, ...], fence: int) -> Claimed:
@@ -89,7 +103,7 @@ def claimed(row: tuple[Any, ...], fence: int) -> Claimed:
         row[1] + 1,
         row[3],
         row[4],
-        from_us(row[5]),
+        row[5] / 1e6,
         bool(row[6]),
         row[7],
         None if nominal_at is None else from_us(nominal_at),

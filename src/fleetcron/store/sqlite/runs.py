@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fleetcron.clock import to_us
-from fleetcron.errors import ConfigError
 from fleetcron.model import Attempt, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
 from fleetcron.store import flows
+from fleetcron.store.callers import TO_SQLITE, Borrowed, here, kind, refused
+from fleetcron.store.callers import Run as OnThread
 from fleetcron.store.depths import insert_fresh
-from fleetcron.store.protocol import Inserted, NewRun, RunFilter
+from fleetcron.store.protocol import Care, Inserted, NewRun, RunFilter
 from fleetcron.store.sqlite import place, rows
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.connection import translated
@@ -26,12 +27,14 @@ class Runs(SqliteBase):
     """The part of the store that users write to and look at."""
 
     async def insert(self, runs: Sequence[NewRun], *, wake: Sequence[str] = (), conn: Any = None) -> list[Inserted]:
-        """Insert runs, in one transaction: ours, or the caller's own when `conn` is given, a `sqlite3.Connection`
-        to the same file. Then they exist when the caller commits. Whoever waits for work is woken, whatever `wake`
-        names."""
+        """Insert runs, in one transaction: ours, or the caller's own when `conn` is given (see store.callers), a
+        connection to the same file. Then they exist when the caller commits. Whoever waits for work is woken,
+        whatever `wake` names. Raises TypeError for a `conn` that is none."""
         if conn is None:
             return await self.db.write("insert", lambda session: self._insert(session, runs, wake))
-        return self._insert_within(conn, runs)
+        run, own = _unwrapped(conn)
+        inserted: list[Inserted] = await run(lambda: self._insert_within(own(), runs))
+        return inserted
 
     def _insert(self, session: Session, runs: Sequence[NewRun], wake: Sequence[str] = ()) -> list[Inserted]:
         if any(run.key is not None for run in runs):
@@ -43,13 +46,9 @@ class Runs(SqliteBase):
         due = drive(insert_fresh(tx, list(enumerate(runs, first)), wake))
         return [Inserted(run_id, True, due[run_id]) for run_id in range(first, first + len(runs))]
 
-    def _insert_within(self, conn: Any, runs: Sequence[NewRun]) -> list[Inserted]:
+    def _insert_within(self, conn: sqlite3.Connection, runs: Sequence[NewRun]) -> list[Inserted]:
         """On the caller's connection and thread; a transaction is begun if the caller has none, and left to them
         to end."""
-        if not isinstance(conn, sqlite3.Connection):
-            raise ConfigError(
-                f"conn: expected a sqlite3.Connection to {self.db.options.location}, got {type(conn).__name__}"
-            )
         with translated("insert", self.db.options.location):
             if not conn.in_transaction:
                 conn.execute("BEGIN IMMEDIATE")
@@ -67,9 +66,18 @@ class Runs(SqliteBase):
             conn.execute("RELEASE fleetcron_insert")
             return inserted
 
-    async def run(self, run_id: int) -> RunRecord | None:
-        found = await self.db.read("run", lambda session: session.records("run", session.now, run_id))
+    async def run(self, run_id: int, *, conn: Any = None) -> RunRecord | None:
+        if conn is None:
+            found = await self.db.read("run", lambda session: session.records("run", session.now, run_id))
+        else:
+            run, own = _unwrapped(conn)
+            found = await run(lambda: self._look_within(own(), run_id))
         return rows.run_record(found[0]) if found else None
+
+    def _look_within(self, conn: sqlite3.Connection, run_id: int) -> list[dict[str, Any]]:
+        with translated("run", self.db.options.location):
+            session = Session(conn, self.db.statements, to_us(self.db.options.clock()))
+            return session.records("run", session.now, run_id)
 
     async def runs(self, where: RunFilter) -> list[RunRecord]:
         name = "runs" if where.key is None else "runs_of_key"
@@ -120,6 +128,10 @@ class Runs(SqliteBase):
         found = await self.db.read("counts", lambda session: session.fetch("counts", session.now), slow=True)
         return {row[0]: QueueCounts(scheduled=row[1], ready=row[2], running=row[3], retrying=row[4]) for row in found}
 
+    async def care(self) -> Care | None:
+        """Nothing to look at: a file has no dead rows."""
+        return None
+
     async def unknown_jobs(self) -> dict[str, int]:
         found = await self.db.read(
             "unknown_jobs", lambda session: session.fetch("unknown_jobs", session.now), slow=True
@@ -144,19 +156,9 @@ class Runs(SqliteBase):
 
 
 def _cancel(session: Session, run_id: int, who: str) -> str:
-    run = session.fetchrow("run_place", run_id)
-    if run is None:
-        return "unknown"
-    if run[6] != "open":
-        answer = "too late"
-    elif place.take_out(session, run) is not None:
-        answer = "cancelled"
-        session.execute("cancel_run", session.now, run_id)
-        session.execute("undup", json_list([run_id]))
-    else:
-        answer = "asked"
-        session.fetch("cancel_ask", run_id)
-    session.execute("audit", session.now, who, f"cancel: {answer}", f"run {run_id}")
+    answer = place.cancel(session, run_id)
+    if answer != "unknown":
+        session.execute("audit", session.now, who, f"cancel: {answer}", f"run {run_id}")
     return answer
 
 
@@ -167,3 +169,28 @@ def _replay(session: Session, run_ids: Sequence[int], who: str) -> list[int]:
         place.put_runs(session, replayed)
         session.execute("audit", session.now, who, "replay", f"{len(replayed)} runs: {replayed[:20]}")
     return replayed
+
+
+def _unwrapped(conn: Any) -> tuple[OnThread, Callable[[], sqlite3.Connection]]:
+    """How to call on the thread of the caller's connection, and how to get the driver's own there. Raises TypeError."""
+    run: OnThread = here
+    if isinstance(conn, Borrowed):
+        conn, run = conn.conn, conn.run
+    what = kind(conn)
+    if what == "sqlite3":
+        return run, lambda: conn
+    if what == "sqlalchemy":
+        return run, lambda: _drivers_own(conn)
+    if what in ("sqlalchemy session", "sqlalchemy scoped session"):
+        return run, lambda: _drivers_own(conn.connection())
+    raise refused(conn, TO_SQLITE)
+
+
+def _drivers_own(connection: Any) -> sqlite3.Connection:
+    """The sqlite3 connection under one of SQLAlchemy's."""
+    found = connection.connection.driver_connection
+    if not isinstance(found, sqlite3.Connection):
+        raise refused(found, TO_SQLITE)
+    # Any statement will do: SQLAlchemy commits only what it knows to have begun.
+    connection.exec_driver_sql("PRAGMA data_version")
+    return found

@@ -9,6 +9,7 @@ from datetime import datetime
 from fleetcron.clock import wall_now
 from fleetcron.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from fleetcron.store.sql import load
+from fleetcron.store.sqlite.backfills import Backfills
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.connection import SYNCHRONOUS, Options, parse_url, translated
 from fleetcron.store.sqlite.database import Database
@@ -24,7 +25,7 @@ from fleetcron.store.versions import check_versions
 from fleetcron.threads import off_loop
 
 
-class SqliteStore(Registry, Runs, Work, Lead, Locks, Limiting):
+class SqliteStore(Registry, Runs, Work, Lead, Locks, Limiting, Backfills):
     """One SQLite file, or `sqlite:///:memory:`. See `fleetcron.store.protocol.Store` for the contract.
 
     Safe to call from several event loops at once; several processes may have a store on one file. `clock` is for
@@ -52,8 +53,7 @@ class SqliteStore(Registry, Runs, Work, Lead, Locks, Limiting):
         options = Options(parse_url(url), clock or wall_now, synchronous, read_only, lock_timeout)
         if read_only and options.location.path is None:
             raise ConfigError("read_only: a database in memory is empty until it is written")
-        self._bell = Bell()
-        SqliteBase.__init__(self, Database(options, shards, self._bell.ring), clock)
+        SqliteBase.__init__(self, Database(options, shards, Bell()), clock)
         self._auto_migrate = auto_migrate
         self._watcher: Watcher | None = None
 
@@ -86,7 +86,7 @@ class SqliteStore(Registry, Runs, Work, Lead, Locks, Limiting):
 
     async def close(self) -> None:
         """Finish what was asked for, then let the file go."""
-        self._bell.clear()
+        self.db.bell.clear()
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             await off_loop(watcher.close)
@@ -112,11 +112,12 @@ class SqliteStore(Registry, Runs, Work, Lead, Locks, Limiting):
         return load(__package__, "migrations")
 
     async def listen(self, wake: Callable[[str], None]) -> None:
-        """Call `wake("")` whenever something was added to `ready`, by this process at once, by others within 20 ms."""
+        """Call `wake("")` whenever something was added to `ready`, and `wake(channel)` whenever there is news on one (see
+        `notify`): what this process does at once, what others do within 20 ms."""
         if self._watcher is None and self.db.path is not None:
             with translated("listen", self.db.options.location):
-                self._watcher = await asyncio.to_thread(Watcher, self.db.options, self.db.statements, self._bell)
-        self._bell.add(wake)
+                self._watcher = await asyncio.to_thread(Watcher, self.db.options, self.db.statements, self.db.bell)
+        self.db.bell.add(wake)
 
     async def listen_locks(self, wake: Callable[[str], None]) -> None:
         """Call `wake("")` whenever a lock that somebody waits for may be free, like `listen` (and whenever that calls)."""

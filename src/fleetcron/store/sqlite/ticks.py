@@ -95,8 +95,8 @@ def prune(session: Session, older_than: timedelta, after: int, limit: int) -> tu
 
 
 def prune_rest(session: Session, older_than: timedelta) -> None:
-    """Delete old miss records, sessions, audit lines, and dedup keys whose time has passed."""
+    """Delete old miss records, sessions, audit lines, backfills, and dedup keys whose time has passed."""
     before = session.now - us(older_than)
-    for table in ("misses", "sessions", "audit"):
+    for table in ("misses", "sessions", "audit", "backfills"):
         session.execute(f"prune_{table}", before)
     session.execute("prune_dedup", session.now)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.clock import from_us, to_us
+from fleetcron.decide.backfill import Chosen, Seen
 from fleetcron.decide.limits import Limit, depth_us, per_us
 from fleetcron.decide.misfire import MissRange
-from fleetcron.model import Missed, Queue, Schedule, Tenant
+from fleetcron.model import Backfill, BackfillState, Missed, Queue, Schedule, Tenant
 from fleetcron.store.codec import missed_from, missed_json, schedule_spec
 from fleetcron.store.flows import let_run
 from fleetcron.store.protocol import JOB_GATE, Claimed, NewRun
@@ -17,6 +18,10 @@ from fleetcron.store.sqlite import leases, place, rows
 from fleetcron.store.sqlite.inserts import due_us, insert_runs
 from fleetcron.store.sqlite.session import Session, at_or_none, json_list, us, us_or_none
 from fleetcron.store.sqlite.ticks import NewTick, write_ticks
+
+NO_TICKS_FOLLOW = ("paused", "schedule removed")
+"""Why ticks are withdrawn for good: what a worker has claimed ahead is asked to stop. A new definition most often names the same instant, and
+would find it taken by a run that does not run."""
 
 
 class SqliteTx:
@@ -38,7 +43,12 @@ class SqliteTx:
     async def share_job(self, name: str) -> bool:
         return bool(self._s.fetch("job_ids", json_list([name])))
 
-    async def insert_schedule(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
+    async def insert_schedules(
+        self, schedules: Sequence[tuple[Schedule, datetime | None, datetime | None]]
+    ) -> set[str]:
+        return {schedule.name for schedule, next_at, prev_at in schedules if self._insert(schedule, next_at, prev_at)}
+
+    def _insert(self, schedule: Schedule, next_at: datetime | None, prev_at: datetime | None) -> bool:
         inserted = self._s.fetchval(
             "schedule_insert", self._s.now, self._s.take("schedule"), schedule.name, schedule.job, at_or_none(next_at),
             at_or_none(prev_at), schedule.paused, schedule.misfire, schedule.overlap, schedule.tenant, schedule.queue,
@@ -66,11 +76,10 @@ class SqliteTx:
         self._s.execute("schedule_delete", schedule_id)
 
     async def withdraw(self, schedule: Schedule, since: datetime, reason: str) -> list[datetime]:
-        waiting = [
-            run
-            for run in self._s.fetch("open_ticks", schedule.name, to_us(since), *_let_run(schedule))
-            if place.take_out(self._s, run, attempts=0)
-        ]
+        unstarted = self._s.fetch("open_ticks", schedule.name, to_us(since), *_let_run(schedule))
+        waiting = [run for run in unstarted if place.take_out(self._s, run, attempts=0)]
+        if reason in NO_TICKS_FOLLOW:
+            self._s.execute("withdraw_ask", json_list({run[0] for run in unstarted} - {run[0] for run in waiting}))
         due = [run for run in waiting if run[6] <= self._s.now]
         self._s.execute("erase_runs", json_list(run[0] for run in waiting if run[6] > self._s.now))
         self._s.execute("miss_runs", self._s.now, json_list(run[0] for run in due), reason)
@@ -252,8 +261,67 @@ class SqliteTx:
     async def limits_changed(self) -> None:
         self._s.execute("limits_changed")
 
+    async def insert_backfill(self, new: Backfill) -> int:
+        backfill_id = self._s.take("backfill")
+        self._s.execute(
+            "backfill_insert", self._s.now, backfill_id, new.schedule, to_us(new.start), to_us(new.end), new.order, new.mode, new.max_running,
+            new.total,
+        )  # fmt: skip
+        return backfill_id
+
+    async def lock_backfill(self, backfill_id: int) -> Backfill | None:
+        found = self._s.records("backfill_lock", backfill_id)
+        return rows.backfill(found[0]) if found else None
+
+    async def fold_backfill(self, backfill_id: int) -> int:
+        ended = dict(self._s.fetch("backfill_ended", backfill_id))
+        if ended:
+            done = sum(state in ("succeeded", "discarded") for state in ended.values())
+            self._s.execute("backfill_forget", backfill_id, json_list(ended))
+            self._s.execute("backfill_count", backfill_id, done, len(ended) - done)
+        return len(self._s.fetch("backfill_open", backfill_id))
+
+    async def seen_ticks(self, schedule: str, ticks: Sequence[datetime]) -> dict[datetime, list[Seen]]:
+        return rows.seen(self._s.fetch("ticks_seen", schedule, json_list(map(to_us, ticks)))) if ticks else {}
+
+    async def backfill_runs(self, backfill_id: int, schedule: Schedule, chosen: Sequence[Chosen]) -> int:
+        first = self._s.take("run", len(chosen))
+        self._s.many(
+            "backfill_run_insert",
+            [
+                (
+                    self._s.now,
+                    run_id,
+                    schedule.id,
+                    to_us(c.nominal_at),
+                    at_or_none(c.prev_at),
+                    c.generation,
+                    backfill_id,
+                )
+                for run_id, c in enumerate(chosen, first)
+            ],
+        )
+        self._s.execute("backfill_list", backfill_id, json_list(range(first, first + len(chosen))))
+        return place.put_runs(self._s, range(first, first + len(chosen)))
+
+    async def note_backfill(self, backfill: Backfill, *, walked: bool) -> None:
+        cursor = at_or_none(backfill.cursor)
+        self._s.execute("backfill_note", backfill.id, cursor, backfill.created, backfill.existing, walked)
+
+    async def end_backfill(self, backfill_id: int, state: BackfillState, reason: str | None) -> None:
+        self._s.execute("backfill_state", self._s.now, backfill_id, state, reason)
+
+    async def open_backfill_runs(self, backfill_id: int) -> list[int]:
+        return [row[0] for row in self._s.fetch("backfill_open", backfill_id)]
+
+    async def cancel_run(self, run_id: int) -> None:
+        place.cancel(self._s, run_id)
+
     async def audit(self, who: str, what: str, subject: str) -> None:
         self._s.execute("audit", self._s.now, who, what, subject)
+
+    async def audit_each(self, who: str, what: str, subjects: Sequence[str]) -> None:
+        self._s.many("audit", [(self._s.now, who, what, subject) for subject in subjects])
 
 
 def _let_run(schedule: Schedule) -> tuple[int | None, int]:

@@ -1,8 +1,8 @@
-"""Wake-ups: something was added to `ready`, by us or by another process.
+"""Wake-ups: something was added to `ready`, or there is other news (a run was asked to stop …), by us or by another process.
 
 SQLite has no NOTIFY. But `PRAGMA data_version` says, in 4 µs and without touching the disk, whether anyone has
-committed since the last look; only then one more read tells whether it was a wake-up (a counter in `meta`) or just
-a heartbeat. Our own commits ring at once.
+committed since the last look; only then one more read tells whether it was a wake-up or news (counters in `meta`) or
+just a heartbeat. Our own commits ring at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Bell:
 
     def __init__(self) -> None:
         self._listeners: list[_Listener] = []
-        self._seen: int | None = None
+        self._seen: dict[str, int] = {}
         self._lock = Lock()
 
     def add(self, wake: Callable[[str], None]) -> None:
@@ -37,37 +37,38 @@ class Bell:
         calling loop."""
         listener = _Listener(asyncio.get_running_loop(), wake)
         self._listeners.append(listener)
-        listener.ring()
+        listener.ring("")
 
     def clear(self) -> None:
         self._listeners = []
 
-    def ring(self, count: int) -> None:
-        """The wake-up counter is at `count`. From any thread."""
+    def ring(self, count: int, channel: str = "") -> None:
+        """The counter of wake-ups, or of a channel's news, is at `count`. From any thread."""
         with self._lock:
-            if self._seen is not None and count <= self._seen:
+            if count <= self._seen.get(channel, -1):
                 return  # our own commit, which rang already
-            self._seen = count
+            self._seen[channel] = count
         for listener in self._listeners:
-            listener.ring()
+            listener.ring(channel)
 
 
 class _Listener:
     def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[str], None]) -> None:
-        self._loop, self._wake, self._ringing = loop, wake, False
+        self._loop, self._wake = loop, wake
+        self._ringing: set[str] = set()
 
-    def ring(self) -> None:
-        if self._ringing:
+    def ring(self, channel: str) -> None:
+        if channel in self._ringing:
             return
-        self._ringing = True
+        self._ringing.add(channel)
         try:
-            self._loop.call_soon_threadsafe(self._answer)
+            self._loop.call_soon_threadsafe(self._answer, channel)
         except RuntimeError:  # the loop was closed: nobody listens there
             return
 
-    def _answer(self) -> None:
-        self._ringing = False
-        self._wake("")
+    def _answer(self, channel: str) -> None:
+        self._ringing.discard(channel)
+        self._wake(channel)
 
 
 class Watcher:
@@ -86,7 +87,7 @@ class Watcher:
 
     def _main(self) -> None:
         version: int | None = None
-        count: int | None = None
+        counts: dict[str, int] | None = None
         busy_until, pause = 0.0, IDLE
         session = Session(self._connection, self._statements, 0)
         while not self._stopping:
@@ -94,13 +95,19 @@ class Watcher:
             try:
                 found = self._connection.execute("PRAGMA data_version").fetchone()[0]
                 if found != version:
-                    version, before, count = found, count, session.fetchval("wake_count")
-                    if count != before:
+                    version, before, counts = found, counts, dict(session.fetch("wake_counts"))
+                    if self._ring(before, counts):
                         busy_until = monotonic() + _STAYS_BUSY
-                        self._bell.ring(count)
             except sqlite3.Error:
                 # Unreadable for the moment: whoever waits polls too, and the next call of the store says what is wrong.
                 pause = IDLE
             else:
                 pause = BUSY if monotonic() < busy_until else IDLE
         self._connection.close()
+
+    def _ring(self, before: dict[str, int] | None, counts: dict[str, int]) -> bool:
+        """Ring for what has changed since the last look; was there anything? At the first look only wake-ups count."""
+        changed = ["wake"] if before is None else [key for key, count in counts.items() if before.get(key) != count]
+        for key in changed:
+            self._bell.ring(counts[key], key.removeprefix("news:") if key != "wake" else "")
+        return bool(changed)

@@ -37,7 +37,7 @@ class Work(SqliteBase):
 
     async def now(self) -> datetime:
         """The host's clock, and the proof that the file can be read."""
-        return await self.db.read("now", lambda session: (session.fetchval("wake_count"), session.moment)[1])
+        return await self.db.read("now", lambda session: (session.fetchval("wake_counts"), session.moment)[1])
 
     async def lanes(
         self, queues: Sequence[str] | None, limit: int = 10_000, known: Sequence[Lane] = ()

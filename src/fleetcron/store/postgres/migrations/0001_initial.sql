@@ -267,7 +267,8 @@ INSERT INTO fleetcron.shard (id) VALUES (0);
 CREATE TABLE fleetcron.scheduler (
     node text PRIMARY KEY,
     shards int NOT NULL,
-    expires_at timestamptz NOT NULL
+    expires_at timestamptz NOT NULL,
+    elector json -- what it knows of its elector, also while it cannot be nominated
 ) WITH (fillfactor = 50);
 
 -- For how long schedulers have seen the database available without a gap: rescues wait for that. One row.

@@ -19,7 +19,8 @@ CREATE TABLE fleetcron.queue (
     name text PRIMARY KEY,
     max_depth int,
     on_full text NOT NULL DEFAULT 'reject',
-    paused boolean NOT NULL DEFAULT false
+    paused boolean NOT NULL DEFAULT false,
+    refused bigint NOT NULL DEFAULT 0 -- runs that it was too full to take
 ) WITH (fillfactor = 50);
 
 -- Rises with every change of a limit, so that workers, who ask each second, read the rest only then.
@@ -56,6 +57,9 @@ BEGIN
     IF jsonb_typeof(submit.payload) IS DISTINCT FROM 'object' THEN
         RAISE EXCEPTION 'fleetcron.submit: the payload must be a JSON object, not %', jsonb_typeof(submit.payload);
     END IF;
+    IF submit.priority NOT BETWEEN 0 AND 9 THEN
+        RAISE EXCEPTION 'fleetcron.submit: the priority must be from 0 (first) to 9 (last), not %', submit.priority;
+    END IF;
     new_id := nextval('fleetcron.run_id_seq');
     IF submit.key IS NOT NULL THEN
         LOOP
@@ -88,11 +92,13 @@ BEGIN
     INSERT INTO fleetcron.lane (queue, priority, tenant)
         VALUES (coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant) ON CONFLICT DO NOTHING;
     IF at < date_trunc('minute', now()) + interval '2 minutes' THEN
-        INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id)
-            VALUES (coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant, at, new_id, the_job.id);
+        INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, flags)
+            VALUES (coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant, at, new_id, the_job.id,
+                    CASE WHEN submit.key IS NULL THEN 0 ELSE 4 END);
     ELSE
-        INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id)
-            VALUES (at, new_id, coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant, the_job.id);
+        INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id, flags)
+            VALUES (at, new_id, coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant, the_job.id,
+                    CASE WHEN submit.key IS NULL THEN 0 ELSE 4 END);
     END IF;
     RETURN new_id;
 END $$;
@@ -111,7 +117,7 @@ CREATE FUNCTION fleetcron.claim_limited(
     run_id bigint, fence bigint, attempt int, job text, payload text, due_at timestamptz, late boolean, schedule text, nominal_at timestamptz,
     tenant text, queue text, priority smallint, key text, gate text, overlap text, expires_at timestamptz, late_at timestamptz, missed text,
     generation int, deaths smallint, prev_at timestamptz, now timestamptz
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET enable_hashjoin = on AS $$ -- our connections have it off (see 0008-plans.md); here, nested loops of 128 lanes cost 10 ms
 #variable_conflict use_column
 DECLARE
     v_locked text[];

@@ -11,6 +11,7 @@ pick AS MATERIALIZED (
         SELECT q.ctid AS tid FROM fleetcron.ready q
         WHERE q.queue = l.queue AND q.priority = l.priority AND q.tenant = l.tenant
           AND q.due_at >= l.floor AND q.due_at <= coalesce($1::timestamptz, now()) + $7::interval
+          AND (q.flags & 4 = 0 OR q.due_at <= coalesce($1::timestamptz, now()))  -- 4: has a dedup key, can be replaced until it is due
           AND ($9::int[] IS NULL OR q.job_id = ANY ($9))
         ORDER BY q.due_at, q.run_id LIMIT l.most FOR UPDATE SKIP LOCKED) r
     WHERE EXISTS (SELECT 1 FROM alive) LIMIT $8),
@@ -23,9 +24,9 @@ leased AS (
     SELECT $2, run_id, nextval('fleetcron.fence'), attempt + 1, greatest(due_at, coalesce($1::timestamptz, now())),
            due_at > coalesce($1::timestamptz, now()) FROM gone
     RETURNING run_id, fence, attempt)
-SELECT l.run_id, l.fence, l.attempt, r.job, r.payload::text, r.due_at,
+SELECT l.run_id, l.fence, l.attempt, r.job, r.payload::text, date_part('epoch', r.due_at) AS due,
        r.late_at IS NOT NULL AND r.late_at < coalesce($1::timestamptz, now()) AS late,
        r.schedule, r.nominal_at, r.tenant, r.queue, r.priority, r.key, r.gate, r.overlap, r.expires_at, r.late_at, r.missed::text,
-       r.generation, r.deaths, r.prev_at, coalesce($1::timestamptz, clock_timestamp()) AS now
+       r.generation, r.deaths, r.prev_at, date_part('epoch', coalesce($1::timestamptz, clock_timestamp())) AS now
 FROM leased l JOIN fleetcron.run r ON r.id = ANY (ARRAY[l.run_id])
 ORDER BY r.due_at, l.run_id

@@ -9,7 +9,8 @@ FROM (
     UNION ALL
     SELECT queue, 0, count(*), 0, 0 FROM fleetcron.parked GROUP BY queue
     UNION ALL
-    SELECT r.queue, count(*) FILTER (WHERE l.started_at > coalesce($1::timestamptz, now())), 0,
-           count(*) FILTER (WHERE l.started_at <= coalesce($1::timestamptz, now())), 0
+    SELECT r.queue, count(*) FILTER (WHERE l.started_at > coalesce($1::timestamptz, now()) AND l.attempt = 1), 0,
+           count(*) FILTER (WHERE l.started_at <= coalesce($1::timestamptz, now())),
+           count(*) FILTER (WHERE l.started_at > coalesce($1::timestamptz, now()) AND l.attempt > 1)
     FROM fleetcron.lease l JOIN fleetcron.run r ON r.id = l.run_id GROUP BY r.queue) c
 GROUP BY queue ORDER BY queue

@@ -2,9 +2,9 @@
 -- is computed from: who lives, who leads what, and how long it takes until a term may run out. Index: scheduler_pkey, shard_pkey.
 WITH n AS (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 beat AS (
-    INSERT INTO fleetcron.scheduler (node, shards, expires_at)
-    SELECT $2, $3, CASE WHEN $5 THEN n.now + $4::interval ELSE n.now END FROM n
-    ON CONFLICT (node) DO UPDATE SET shards = excluded.shards, expires_at = excluded.expires_at),
+    INSERT INTO fleetcron.scheduler (node, shards, expires_at, elector)
+    SELECT $2, $3, CASE WHEN $5 THEN n.now + $4::interval ELSE n.now END, $6::json FROM n
+    ON CONFLICT (node) DO UPDATE SET shards = excluded.shards, expires_at = excluded.expires_at, elector = excluded.elector),
 gone AS (
     DELETE FROM fleetcron.scheduler s USING n WHERE s.expires_at < n.now - interval '1 hour' AND s.node <> $2),
 opened AS (

@@ -1,5 +1,5 @@
 -- Take back the unstarted ticks of a schedule that this transaction has locked: its row may be edited, paused or removed. What waits for
--- another attempt, or was handed back by a worker that had started it, is left to end.
+-- another attempt, or was handed back by a worker that had started it, is left to end; so are a backfill's runs (priority 10).
 -- Ticks of the future were never due: their runs go without a trace, and the new definition may name the instant again.
 -- Ticks already due (nominal_at <= now) become state `missed`, returned so that a miss record is written.
 -- $3: nothing older waits in ready or timetable that is due at its own instant. What an earlier judgement let run is due when it was judged:
@@ -10,10 +10,10 @@
 WITH n AS (SELECT coalesce($1::timestamptz, now()) AS now),
 tick AS MATERIALIZED (
     SELECT r.id, r.queue, r.priority, r.tenant, r.due_at, r.nominal_at FROM fleetcron.run r
-    WHERE r.schedule = $2 AND r.state = 'open' AND r.nominal_at >= $3 AND r.started_at IS NULL
+    WHERE r.schedule = $2 AND r.state = 'open' AND r.nominal_at >= $3 AND r.started_at IS NULL AND r.priority <= 9
     UNION ALL
     SELECT r.id, r.queue, r.priority, r.tenant, r.due_at, r.nominal_at
-    FROM (SELECT * FROM fleetcron.run WHERE schedule = $2 AND nominal_at <= $5 ORDER BY nominal_at DESC LIMIT $6) r
+    FROM (SELECT * FROM fleetcron.run WHERE schedule = $2 AND nominal_at <= $5 AND priority <= 9 ORDER BY nominal_at DESC LIMIT $6) r
     WHERE r.nominal_at < $3 AND r.state = 'open' AND r.started_at IS NULL),
 hot AS (SELECT q.ctid, q.run_id FROM fleetcron.ready q JOIN tick t
         ON q.queue = ANY (ARRAY[t.queue]) AND (q.priority, q.tenant, q.due_at, q.run_id) = (t.priority, t.tenant, t.due_at, t.id)
@@ -27,7 +27,7 @@ gone_cold AS (
 taken AS (SELECT run_id FROM gone UNION ALL SELECT run_id FROM gone_cold),
 parked AS (DELETE FROM fleetcron.parked p USING fleetcron.run r
            WHERE p.gate = ANY (ARRAY['schedule:' || $2, (SELECT 'job:' || s.job FROM fleetcron.schedule s WHERE s.name = $2)])
-             AND p.attempt = 0 AND r.id = ANY (ARRAY[p.run_id]) AND r.schedule = $2 AND r.started_at IS NULL RETURNING p.run_id),
+             AND p.attempt = 0 AND r.id = ANY (ARRAY[p.run_id]) AND r.schedule = $2 AND r.started_at IS NULL AND r.priority <= 9 RETURNING p.run_id),
 every AS (SELECT run_id FROM taken UNION ALL SELECT run_id FROM parked),
 held AS (UPDATE fleetcron.lease l SET cancel = true FROM fleetcron.worker w, tick t WHERE l.worker = ANY (ARRAY[w.id]) AND l.run_id = t.id AND l.ahead
          AND $4 IN ('paused', 'schedule removed') AND t.id NOT IN (SELECT run_id FROM every)),

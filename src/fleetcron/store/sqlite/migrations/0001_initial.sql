@@ -251,7 +251,8 @@ CREATE TABLE shard (
 INSERT INTO shard (id) VALUES (0);
 
 -- The schedulers that live and can be nominated, each with the number of shards that it was started with: they share the shards evenly.
-CREATE TABLE scheduler (node TEXT PRIMARY KEY, shards INTEGER NOT NULL, expires_at INTEGER NOT NULL) STRICT;
+CREATE TABLE scheduler (node TEXT PRIMARY KEY, shards INTEGER NOT NULL, expires_at INTEGER NOT NULL, elector TEXT) STRICT;
+-- elector: what it knows of its elector, also while it cannot be nominated.
 
 -- For how long schedulers have seen the database available without a gap: rescues wait for that. One row.
 CREATE TABLE watch (id INTEGER PRIMARY KEY, since INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;

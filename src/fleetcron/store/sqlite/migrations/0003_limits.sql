@@ -20,7 +20,8 @@ CREATE TABLE queue (
     name TEXT PRIMARY KEY,
     max_depth INTEGER,
     on_full TEXT NOT NULL DEFAULT 'reject',
-    paused INTEGER NOT NULL DEFAULT 0
+    paused INTEGER NOT NULL DEFAULT 0,
+    refused INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 -- Rises with every change of a limit, so that workers, who ask each second, read the rest only then.

@@ -8,6 +8,7 @@ FROM (
     UNION ALL
     SELECT queue, 0, count(*), 0, 0 FROM parked GROUP BY queue
     UNION ALL
-    SELECT r.queue, count(*) FILTER (WHERE l.started_at > ?1), 0, count(*) FILTER (WHERE l.started_at <= ?1), 0
+    SELECT r.queue, count(*) FILTER (WHERE l.started_at > ?1 AND l.attempt = 1), 0, count(*) FILTER (WHERE l.started_at <= ?1),
+           count(*) FILTER (WHERE l.started_at > ?1 AND l.attempt > 1)
     FROM lease l JOIN run r ON r.id = l.run_id GROUP BY r.queue)
 GROUP BY queue ORDER BY queue

@@ -1,0 +1,2 @@
+-- A backfill's runs that have not ended, or are not counted yet. Index: backfill_run_pkey.
+SELECT run_id FROM fleetcron.backfill_run WHERE backfill = $1 ORDER BY run_id
