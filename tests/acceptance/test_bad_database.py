@@ -67,7 +67,11 @@ def test_a_database_that_is_down(kind: str, tmp_path: Path) -> None:
         says(f"sqlite:///{tmp_path}", StoreUnavailable, "this is a folder: name a file")
     else:
         port = free_port()
-        says(f"postgresql://postgres@127.0.0.1:{port}/x", StoreUnavailable, rf"the database is not available: .*127\.0\.0\.1:{port}/x")
+        says(
+            f"postgresql://postgres@127.0.0.1:{port}/x",
+            StoreUnavailable,
+            rf"the database is not available: .*127\.0\.0\.1:{port}/x",
+        )
 
 
 def test_a_database_that_does_not_exist(pg_url: str) -> None:

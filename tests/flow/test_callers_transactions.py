@@ -335,3 +335,21 @@ async def test_a_connection_that_commits_by_itself(fleet: Fleet, url: str, name:
         again = await fleet.submit("work", key="k", conn=mine.conn)
         assert (keyed.created, again.created) == (True, False)
         assert {run.id for run in await fleet.runs()} == {plain.id, keyed.id}
+
+
+async def test_an_open_transaction_with_the_first_run_of_a_lane_holds_nobody_up(pg_url: str) -> None:
+    fleet = Fleet(pg_url)
+
+    @fleet.job(name="mail")
+    async def mail() -> None: ...
+
+    async with fleet:
+        async with with_asyncpg(pg_url) as caller:
+            mine = await fleet.submit(mail, tenant="acme", conn=caller.conn)
+            async with asyncio.timeout(5):
+                theirs = await fleet.submit(mail, tenant="acme")
+                (many,) = (await fleet.submit_many(mail, [{}], tenant="acme")).ids
+            await caller.commit()
+        assert {run.id for run in await fleet.runs(tenant="acme")} == {mine.id, theirs.id, many}
+        _, lanes = await fleet.store.lanes(None)
+        assert [lane.tenant for lane in lanes] == ["acme"]

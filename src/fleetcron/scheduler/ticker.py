@@ -7,6 +7,7 @@ first.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import datetime, timedelta
 
@@ -15,7 +16,7 @@ from fleetcron.decide.misfire import judge, needs_judgement
 from fleetcron.decide.ticks import first_tick, plan
 from fleetcron.model import Schedule
 from fleetcron.scheduler.leadership import Leadership
-from fleetcron.store.protocol import BUCKET, Fire, Store, Tick
+from fleetcron.store.protocol import BUCKET, Fire, Fired, Store, Tick
 from fleetcron.triggers import Cron, tzdata_version
 
 log = logging.getLogger("fleetcron.scheduler")
@@ -36,53 +37,78 @@ class Ticker:
         self._late_again = float("-inf")
 
     async def step(self) -> int:
-        """Write what is missing up to the horizon; returns how many runs were written."""
-        written = 0
-        for _ in range(_PASSES):
-            term = self._leadership.term()
-            if term is None:
-                return written
-            now = await self._store.now()
-            until = horizon(now)
-            full = await self._store.full_queues()  # their ticks wait, and are judged when there is room
-            schedules = await self._store.due_schedules(self._leadership.shard, until, BATCH, without=full)
-            progress, runs = await self._write(term, schedules, now, until)
-            written += runs
-            if len(schedules) < BATCH and not progress:
-                return written
-            if not progress:
-                log.error(
-                    "shard %d: %d schedules cannot be advanced; trying again later",
-                    self._leadership.shard,
-                    len(schedules),
+        """Write what is missing up to the horizon; returns how many runs were written.
+
+        While the database writes one batch, the next one is read and planned: half of the time goes into each.
+        """
+        written, progress = 0, False
+        flight: asyncio.Task[Fired] | None = None
+        flying: list[int] = []
+        try:
+            for _ in range(_PASSES):
+                term = self._leadership.term()
+                if term is None:
+                    break
+                now = await self._store.now()
+                until = horizon(now)
+                full = await self._store.full_queues()  # their ticks wait, and are judged when there is room
+                schedules = await self._store.due_schedules(
+                    self._leadership.shard, until, BATCH, without=full, flying=flying
                 )
-                return written
+                fires, rest = self._plan(schedules, now, until)
+                if flight is not None:
+                    fired, flight = await flight, None
+                    written, progress = written + fired.runs, progress or bool(fired.advanced)
+                    if not fired.led:
+                        break
+                    if flying and not fired.advanced:
+                        log.error(
+                            "shard %d: %d schedules cannot be advanced; trying again later",
+                            self._leadership.shard,
+                            len(flying),
+                        )
+                        break
+                progress = progress or bool(rest)
+                await self._mend_or_judge(rest, term)
+                last = len(schedules) < BATCH
+                flight = asyncio.create_task(self._write(term, fires, until if last else None))
+                flying = [fire.schedule_id for fire in fires]
+                if last:
+                    fired, flight, flying = await flight, None, []
+                    written, progress = written + fired.runs, progress or bool(fired.advanced)
+                    if not fired.led or not progress:
+                        break
+                    progress = False
+        finally:
+            if flight is not None:
+                fired = await flight
+                written += fired.runs
         return written
 
-    async def _write(self, term: int, schedules: list[Schedule], now: datetime, until: datetime) -> tuple[bool, int]:
-        """(was anything advanced, runs written)."""
-        shard = self._leadership.shard
-        fires, late = [], []
+    def _plan(self, schedules: list[Schedule], now: datetime, until: datetime) -> tuple[list[Fire], list[Schedule]]:
+        """What to write, and the schedules that have to be looked at first: broken, or with ticks that must be judged."""
+        fires, rest = [], []
+        for schedule in schedules:
+            if schedule.error is not None or needs_judgement(schedule, now, self._lease):
+                rest.append(schedule)
+            else:
+                fires.append(self._fire(schedule, now, until))
+        return fires, rest
+
+    async def _mend_or_judge(self, schedules: list[Schedule], term: int) -> None:
         for schedule in schedules:
             if schedule.error is not None:
                 log.error("schedule %s cannot be evaluated here: %s", schedule.name, schedule.error)
                 await self._store.schedule_error(schedule.id, schedule.error)
-            elif needs_judgement(schedule, now, self._lease):
-                late.append(schedule)
             else:
-                fires.append(self._fire(schedule, now, until))
-        progress = bool(late) or any(s.error for s in schedules)
-        for schedule in late:
-            await self._store.judge(
-                schedule.name, [], worker=None, leader=(shard, term), lease=self._lease, decide=judge
-            )
-        fired = await self._store.fire(
-            shard, term, fires, tzdata=self._tzdata, until=until if len(schedules) < BATCH else None
-        )
+                leader = (self._leadership.shard, term)
+                await self._store.judge(schedule.name, [], worker=None, leader=leader, lease=self._lease, decide=judge)
+
+    async def _write(self, term: int, fires: list[Fire], until: datetime | None) -> Fired:
+        fired = await self._store.fire(self._leadership.shard, term, fires, tzdata=self._tzdata, until=until)
         if not fired.led:
             self._leadership.step_down("its term is stale")
-            return False, 0
-        return progress or bool(fired.advanced), fired.runs
+        return fired
 
     def _fire(self, schedule: Schedule, now: datetime, until: datetime) -> Fire:
         assert schedule.next_at is not None

@@ -47,8 +47,6 @@ from fleetcron.model import (
 BUCKET = timedelta(minutes=1)
 """A time bucket. `ready` holds what is due in the current and the next one; the rest waits in `timetable`."""
 
-NEWS = "\x01"
-"""What channels begin with that are no queues: no queue can be named so."""
 CANCELS, REGISTRY, SCHEDULES, LIMITS = "\x01cancel", "\x01registry", "\x01schedules", "\x01limits"
 BACKFILLS = "\x01backfills"
 """Messages on the wake-up channel besides queue names, told from them by a character that names cannot have: a run was asked to stop, the
@@ -332,9 +330,7 @@ class Store(Protocol):
 
     kind: str  # "postgres" | "sqlite"
     clock: Callable[[], datetime] | None  # the tests' settable clock
-    absence_is_proof: (
-        bool  # does `absent` prove death (a process that is gone), or only suggest it (a lock that is gone)?
-    )
+    absence_is_proof: bool  # does `absent` prove death (no such process), or only suggest it (no such lock)?
 
     # life
     async def open(self) -> None: ...
@@ -457,7 +453,7 @@ class Store(Protocol):
     async def close_shards(self, count: int) -> int: ...
     async def respread(self, limit: int = 5000) -> int: ...
     async def due_schedules(
-        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = ()
+        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = (), flying: Sequence[int] = ()
     ) -> list[Schedule]: ...
     async def fire(
         self, shard: int, term: int, fires: Sequence[Fire], *, tzdata: str, until: datetime | None

@@ -61,6 +61,10 @@ class Allowance:
         self._waits.clear()
         return True
 
+    def limits_anybody(self) -> bool:
+        """Is any tenant limited?"""
+        return bool(self._limited)
+
     def limited(self, lane: Lane) -> bool:
         """Is this a lane of a limited tenant?"""
         return lane.tenant in self._limited

@@ -39,6 +39,8 @@ POLL = 1.0
 _MAX_BUFFER = 512
 _BUFFER_SECONDS = 0.02
 _LANES_A_CLAIM = 128
+_LIMITED_A_CLAIM = 48
+"""Lanes of limited tenants: each costs four times a run, so a few at a time and more from each."""
 _OVERDUE_CHECK = 5.0
 _SWEEP_SHARE = 50.0
 """A sweep (a look without lower bounds) may take a fiftieth of the time: 2 % of a worker, however many dead rows an old snapshot keeps."""
@@ -207,13 +209,22 @@ class Claimer:
         ordered = order_lanes(lanes, ageing=self._ageing, cursor=self._cursor)
         if self._share is not None and (owed := min(self._share.owed(), left)) > 0:
             left -= await self._claim_share(lease, ordered, owed, ahead)
-        for tier in tiers(ordered[:_LANES_A_CLAIM]):
+        for tier in tiers(self._first(ordered)):
             left -= await self._claim_tier(lease, tier, left, ahead)
             if left <= 0:
                 break
         if ahead == 0.0 and 0 < left < limit and not any(map(self._may_have, lanes)):
             self._looked = float("-inf")  # the lanes are empty of what is due; see what comes next, to set the timer
         return left < limit
+
+    def _first(self, ordered: list[Lane]) -> list[Lane]:
+        """The lanes to claim from together."""
+        limited = 0
+        for i, lane in enumerate(ordered[:_LANES_A_CLAIM] if self.allowance.limits_anybody() else ()):
+            limited += self.allowance.limited(lane)
+            if limited > _LIMITED_A_CLAIM:
+                return ordered[:i]
+        return ordered[:_LANES_A_CLAIM]
 
     async def _claim_share(self, lease: Lease, ordered: list[Lane], owed: int, ahead: float) -> int:
         """What live work owes to backfills, before more of it is claimed; what they have no use for is forgotten."""

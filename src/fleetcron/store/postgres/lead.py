@@ -60,10 +60,11 @@ class Lead(PostgresBase):
         return int(await self.db.fetchval("respread", limit))
 
     async def due_schedules(
-        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = ()
+        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = (), flying: Sequence[int] = ()
     ) -> list[Schedule]:
-        """Schedules with ticks to write before the horizon, but for those `without` whose queues there is no room in."""
-        found = await self.db.fetch("due_schedules", shard, horizon, limit, list(without))
+        """Schedules with ticks to write before the horizon, but for those whose queues have no room (`without`), and those that are just
+        being written (`flying`, ids)."""
+        found = await self.db.fetch("due_schedules", shard, horizon, limit, list(without), list(flying))
         return [schedule_from(row) for row in found]
 
     async def broken_schedules(self, shard: int, limit: int = 100) -> list[Schedule]:

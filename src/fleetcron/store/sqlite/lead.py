@@ -11,7 +11,7 @@ from fleetcron.decide.misfire import Verdict
 from fleetcron.model import ElectorState, Schedule
 from fleetcron.store import flows
 from fleetcron.store.codec import elector_to
-from fleetcron.store.protocol import NEWS, Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
+from fleetcron.store.protocol import CANCELS, Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
 from fleetcron.store.sqlite import leases, rows, ticks
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.processes import process_gone
@@ -71,10 +71,11 @@ class Lead(SqliteBase):
         return await self.db.write("respread", lambda session: session.execute("respread", limit))
 
     async def due_schedules(
-        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = ()
+        self, shard: int, horizon: datetime, limit: int, *, without: Sequence[str] = (), flying: Sequence[int] = ()
     ) -> list[Schedule]:
-        """Schedules with ticks to write before the horizon, but for those `without` whose queues there is no room in."""
-        args = (shard, to_us(horizon), limit, json_list(without))
+        """Schedules with ticks to write before the horizon, but for those whose queues have no room (`without`), and those that are just
+        being written (`flying`, ids)."""
+        args = (shard, to_us(horizon), limit, json_list(without), json_list(flying))
         return rows.schedules(await self.db.read("due_schedules", lambda s: s.records("due_schedules", *args)))
 
     async def broken_schedules(self, shard: int, limit: int = 100) -> list[Schedule]:
@@ -153,7 +154,7 @@ class Lead(SqliteBase):
     async def notify(self, queues: Sequence[str]) -> None:
         """Tell the news of other channels (a run was asked to stop …) to every process. There is none of queues: a commit
         that adds to `ready` is itself the wake-up."""
-        channels = sorted({queue for queue in queues if queue.startswith(NEWS)})
+        channels = sorted({queue for queue in queues if queue.startswith(CANCELS[0])})
         if channels:
             counts = await self.db.write("notify", lambda s: [(s.fetchval("news", name), name) for name in channels])
             for count, channel in counts:

@@ -92,15 +92,16 @@ CREATE TABLE fleetcron.ready (
     PRIMARY KEY (queue, priority, tenant, due_at, run_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
--- The lanes that ever had a run: what claims choose between. Written by whoever inserts runs, once a lane; a worker that looked for lanes in
--- `ready` itself would walk the dead rows at the head of each.
+-- The lanes that ever had a run: what claims choose between. Written by whoever inserts runs; a worker that looked for lanes in `ready`
+-- itself would walk the dead rows at the head of each. Two transactions at once may both write a new lane: if the key were unique, the second
+-- would wait for the first, which may be a user's own and stay open for hours.
 CREATE TABLE fleetcron.lane (
     queue text NOT NULL,
     priority smallint NOT NULL,
     tenant text NOT NULL,
-    used_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (queue, priority, tenant)
+    used_at timestamptz NOT NULL DEFAULT now()
 );
+CREATE INDEX lane_place ON fleetcron.lane (queue, priority, tenant);
 
 -- Narrow and cold: everything due later. Claims never look at it.
 CREATE TABLE fleetcron.timetable (
@@ -325,7 +326,9 @@ BEGIN
         VALUES (new_id, at, coalesce(submit.priority, the_job.priority), submit.job, coalesce(submit.queue, the_job.queue),
                 submit.tenant, submit.key, submit.payload::json);
     INSERT INTO fleetcron.lane (queue, priority, tenant)
-        VALUES (coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant) ON CONFLICT DO NOTHING;
+        SELECT p.queue, p.priority, p.tenant
+        FROM (SELECT coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant) p(queue, priority, tenant)
+        WHERE NOT EXISTS (SELECT 1 FROM fleetcron.lane l WHERE l.queue = p.queue AND l.priority = p.priority AND l.tenant = p.tenant);
     IF at < date_trunc('minute', now()) + interval '2 minutes' THEN
         INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id)
             VALUES (coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant, at, new_id, the_job.id);

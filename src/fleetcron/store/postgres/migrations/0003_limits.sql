@@ -90,7 +90,9 @@ BEGIN
         VALUES (new_id, at, coalesce(submit.priority, the_job.priority), submit.job, coalesce(submit.queue, the_job.queue),
                 submit.tenant, submit.key, submit.payload::json);
     INSERT INTO fleetcron.lane (queue, priority, tenant)
-        VALUES (coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant) ON CONFLICT DO NOTHING;
+        SELECT p.queue, p.priority, p.tenant
+        FROM (SELECT coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant) p(queue, priority, tenant)
+        WHERE NOT EXISTS (SELECT 1 FROM fleetcron.lane l WHERE l.queue = p.queue AND l.priority = p.priority AND l.tenant = p.tenant);
     IF at < date_trunc('minute', now()) + interval '2 minutes' THEN
         INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, flags)
             VALUES (coalesce(submit.queue, the_job.queue), coalesce(submit.priority, the_job.priority), submit.tenant, at, new_id, the_job.id,

@@ -11,7 +11,8 @@ fresh AS (
     ON CONFLICT (schedule, nominal_at, generation) WHERE schedule IS NOT NULL DO NOTHING
     RETURNING id, due_at, queue, priority, tenant, job),
 lanes AS (
-    INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM fresh ON CONFLICT DO NOTHING),
+    INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM fresh f
+    WHERE NOT EXISTS (SELECT 1 FROM fleetcron.lane l WHERE l.queue = f.queue AND l.priority = f.priority AND l.tenant = f.tenant)),
 listed AS (INSERT INTO fleetcron.backfill_run (backfill, run_id) SELECT $2::bigint, id FROM fresh),
 soon AS (
     INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id)

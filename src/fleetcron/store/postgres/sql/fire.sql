@@ -37,7 +37,8 @@ later AS (
     SELECT f.due_at, f.id, f.queue, f.priority, f.tenant, (SELECT j.id FROM fleetcron.job j WHERE j.name = f.job)
     FROM fresh f, n WHERE f.due_at >= date_trunc('minute', n.now) + interval '2 minutes'),
 lanes AS (
-    INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM fresh ON CONFLICT DO NOTHING),
+    INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM fresh f
+    WHERE NOT EXISTS (SELECT 1 FROM fleetcron.lane l WHERE l.queue = f.queue AND l.priority = f.priority AND l.tenant = f.tenant)),
 mark AS (
     UPDATE fleetcron.shard SET ticks_until = $15 WHERE id = $2 AND term = $3 AND $15::timestamptz IS NOT NULL AND EXISTS (SELECT 1 FROM led))
 SELECT EXISTS (SELECT 1 FROM led) AS led, (SELECT count(*) FROM fresh) AS runs, ARRAY(SELECT id FROM advanced) AS advanced,

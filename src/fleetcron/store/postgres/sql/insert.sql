@@ -21,6 +21,7 @@ later AS (
     SELECT i.due_at, i.id, i.queue, i.priority, i.tenant, j.id, i.flags
     FROM input i LEFT JOIN fleetcron.job j ON j.name = i.job WHERE i.due_at >= date_trunc('minute', i.now) + interval '2 minutes'),
 lanes AS (
-    INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM input ON CONFLICT DO NOTHING),
+    INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM input f
+    WHERE NOT EXISTS (SELECT 1 FROM fleetcron.lane l WHERE l.queue = f.queue AND l.priority = f.priority AND l.tenant = f.tenant)),
 wake AS (SELECT pg_notify('fleetcron.wake', q) FROM unnest($14::text[]) q)
 SELECT id, due_at, (SELECT count(*) FROM wake) FROM input ORDER BY ordinal
