@@ -62,6 +62,7 @@ class Demo:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "fleetcron", *words, "demo"],
             env=env | {"TMPDIR": str(folder)}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509  # under nohup it is ignored
         )  # fmt: skip
 
     def end(self, seconds: float) -> tuple[int, str, str]:
