@@ -43,7 +43,8 @@ async def test_a_job_comes_back_as_it_was_put(store: Store) -> None:
     known = await store.put_jobs([full])
     (found,) = [j for j in await store.jobs() if j.name == full.name]
     assert found == job(
-        **{f: getattr(full, f) for f in full.__struct_fields__} | {"id": known[full.name], "known": False, "paused": False}
+        **{f: getattr(full, f) for f in full.__struct_fields__}
+        | {"id": known[full.name], "known": False, "paused": False}
     )
 
 
