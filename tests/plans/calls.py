@@ -111,7 +111,9 @@ async def calls() -> list[Call]:
     await add("started", 1000, store.started(1, mine))
     await add("beat", 100, store.beat(1, timedelta(seconds=15)))
     await add("lanes", 250, store.lanes(None, known=lanes[:10]))
-    await add("insert", 5000, store.insert([NewRun(job="work", payload="{}", queue="default", priority=5)] * 200))
+    await add("insert_alike", 5000, store.insert([NewRun(job="work", payload="{}", queue="default", priority=5)] * 200))
+    others = [NewRun(job="work", payload="{}", queue="default", priority=n % 9) for n in range(200)]
+    await add("insert", 5000, store.insert(others))
     await add(
         "dedup_take",
         8000,

@@ -25,6 +25,10 @@ from fleetcron.fleet import Fleet
 from fleetcron.node import Node, NodeOptions, node_info, on_signals
 from fleetcron.store.sqlite.connection import parse_url
 
+SWITCH = 0.0005
+"""Seconds that a thread of ours (heartbeat, scheduler, loop) keeps the interpreter when another one asks for it. Python's own 5 ms are longer
+than what a start may be late."""
+
 
 def start(work: Coroutine[Any, Any, None]) -> None:
     """Run it, on uvloop where that is installed: it takes half of the event loop's work away."""
@@ -36,6 +40,7 @@ def start(work: Coroutine[Any, Any, None]) -> None:
     except ImportError:
         pass
     _collect_less()
+    sys.setswitchinterval(SWITCH)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(work)
 

@@ -38,7 +38,7 @@ POLL = 1.0
 """Seconds between looks when nothing wakes us: late arrivals below a lower bound wait at most this long."""
 _MAX_BUFFER = 512
 _BUFFER_SECONDS = 0.02
-_LANES_A_CLAIM = 128
+_LANES_A_CLAIM = 256
 _LIMITED_A_CLAIM = 48
 """Lanes of limited tenants: each costs four times a run, so a few at a time and more from each."""
 _OVERDUE_CHECK = 5.0
@@ -48,6 +48,7 @@ _SWEEP_AT_LEAST = 10.0
 _COMMIT_LAG = timedelta(seconds=0.2)
 """Runs become visible at commit, a little after the due time that they carry: bounds stay this far behind."""
 _MAX_BOUNDS = 256
+_MAX_RECENT = 16
 _LINE_PAUSE = 0.01
 """Seconds between looks at the lines of limited jobs, at least: more tokens of a quick rate are let in together."""
 
@@ -81,6 +82,11 @@ class Claimer:
         self._cursor: dict[Group, str] = {}
         self._begun: dict[Group, tuple[str, int]] = {}
         self._share: Share | None = None  # of backfills, while some wait
+        self._told: set[str] = set()  # queues that wake-ups named since the last look
+        self._recent: dict[
+            Place, datetime
+        ] = {}  # lanes that gave runs lately, with their lower bounds, the latest last
+        self._may_skip = False  # a look since the last claim without one
         self._not_ahead: dict[Place, datetime] = {}  # lanes whose first run, due then, was not given ahead of its time
         self._looked = self._checked = self._measured = float("-inf")
         self._lines_at = float("-inf")  # when to look whether more runs of limited jobs may start
@@ -94,6 +100,8 @@ class Claimer:
             self._swept = float("-inf")  # rescued or handed back, perhaps, with a due time below our bounds
         if not queue or self._queues is None or queue in self._queues:
             self._looked = float("-inf")
+            if queue:
+                self._told.add(queue)
             if sweep:
                 self._swept = float("-inf")
                 self.allowance.forget_rests()
@@ -142,6 +150,8 @@ class Claimer:
         if self.allowance.limited_jobs and self._clock.steady() >= self._lines_at:
             await self.open_lines()
         if self._clock.steady() - self._looked >= POLL:
+            if await self._claim_at_once(lease):
+                return True
             await self._look()
         moment, steady = self._clock.moment(), self._clock.steady()
         room = self._room()
@@ -164,6 +174,24 @@ class Claimer:
             return await self._claim(lease, soon, later, ahead) or self._looked == float("-inf")
         return False
 
+    async def _claim_at_once(self, lease: Lease) -> bool:
+        """An idle worker that is told of a queue asks the lanes from which that queue has lately given runs, before it looks which lanes there
+        are: one round trip less until the start. The look follows, so that no lane is kept waiting by others that go on giving."""
+        told, self._told = self._told, set()
+        if not told or not self._may_skip:
+            return False
+        moment, steady = self._clock.moment(), self._clock.steady()
+        lanes = [
+            lane
+            for lane in (Lane(*place, bound) for place, bound in self._recent.items() if place[0] in told)
+            if not self.allowance.limited(lane) and self.allowance.may(lane, steady)
+        ]
+        room = self._room()
+        if not lanes or room <= 0 or any(lane.first_due <= moment for lane in self._lanes.values()):
+            return False
+        self._may_skip = False
+        return await self._claim(lease, lanes, room, 0.0)
+
     async def open_lines(self) -> None:
         """Let those who may start now leave the lines of limited jobs. (The leader does so each second.)"""
         if not self.allowance.limited_jobs:
@@ -176,6 +204,7 @@ class Claimer:
 
     async def _look(self) -> None:
         self._looked = self._clock.steady()
+        self._may_skip = True
         if self._looked - self._checked >= _OVERDUE_CHECK:
             self._checked = self._looked
             if await self._store.timetable_due():
@@ -297,7 +326,11 @@ class Claimer:
         for old, quantum in zip(lanes, quanta, strict=True):
             place = _place(old)
             count, last = taken.get(place, (0, old.first_due))
-            self._bounds[place] = Lane(*place, min(last, self._clock.moment() - _COMMIT_LAG))
+            bound = min(last, self._clock.moment() - _COMMIT_LAG)
+            self._bounds[place] = Lane(*place, bound)
+            if count and not limited:
+                self._recent.pop(place, None)
+                self._recent[place] = bound
             rests = limited and not self.allowance.may(old, self.last_round)
             if rests or count >= quantum or len(claim.runs) >= limit:
                 self._lanes[place] = Lane(*place, last)
@@ -308,6 +341,8 @@ class Claimer:
                 if ahead > 0 and heads.get(place) != old.first_due:
                     self._not_ahead[place] = old.first_due
                     self._looked = float("-inf")
+        while len(self._recent) > _MAX_RECENT:
+            del self._recent[next(iter(self._recent))]
         self._intake.take(claim.runs, lease)
         return {place: count for place, (count, _) in taken.items()}, more
 

@@ -40,6 +40,8 @@ class Runs(PostgresBase):
                     async with session.connection.transaction():
                         return await _into_limited(PostgresTx(session, self.shards), runs, ())
         else:
+            if len(runs) > 1 and _alike(runs) and (alike := await self._insert_alike(runs, wake)):
+                return alike
             found = await self.db.fetch(
                 "insert", self.clock_now(), *insert_columns(runs, [None] * len(runs)), list(wake), False
             )
@@ -47,6 +49,14 @@ class Runs(PostgresBase):
                 async with self.tx("insert") as tx:
                     return await _into_limited(tx, runs, wake)
         return [Inserted(row[0], True, row[1]) for row in found]
+
+    async def _insert_alike(self, runs: Sequence[NewRun], wake: Sequence[str]) -> list[Inserted]:
+        r = runs[0]
+        row = await self.db.fetchrow(
+            "insert_alike", self.clock_now(), r.due_at, r.delay, r.start_deadline, r.job, r.queue, r.priority, r.tenant, r.gate, list(wake),
+            [run.payload for run in runs],
+        )  # fmt: skip
+        return [] if row is None else [Inserted(run_id, True, row[1]) for run_id in row[0]]
 
     @asynccontextmanager
     async def _within(self, where: str, conn: Any) -> AsyncIterator[Session]:
@@ -141,6 +151,16 @@ class Runs(PostgresBase):
         """(done, total, note) as the handler last told."""
         row = await self.db.fetchrow("read_progress", run_id)
         return None if row is None else (row[0], row[1], row[2])
+
+
+def _alike(runs: Sequence[NewRun]) -> bool:
+    """Do they differ in their payloads only? Told by identity, which copies of one model share, and which costs next to nothing."""
+    f = runs[0]
+    return all(
+        r.job is f.job and r.queue is f.queue and r.tenant is f.tenant and r.priority == f.priority and r.due_at is f.due_at
+        and r.delay is f.delay and r.start_deadline is f.start_deadline and r.gate is f.gate
+        for r in runs
+    )  # fmt: skip
 
 
 async def _into_limited(tx: PostgresTx, runs: Sequence[NewRun], wake: Sequence[str]) -> list[Inserted]:
