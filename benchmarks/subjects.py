@@ -52,8 +52,12 @@ def fleetcron(*options: str, concurrency: int = 1000, roles: str = "scheduler,wo
         [sys.executable, str(ADAPTERS / "peer_fleetcron.py")],
         [sys.executable, "-m", "fleetcron", "--app", "peer_fleetcron:fleet", *run],
         "SELECT (SELECT count(*) FROM fleetcron.ready WHERE due_at <= now()) + (SELECT count(*) FROM fleetcron.lease)",
-        "SELECT count(fleetcron.submit('noop', jsonb_build_object('n', i), now() + interval '1 day' + i * interval '1 ms')) "
-        "FROM generate_series(1, %(n)s) i",
+        # What `submit` writes: the history, and the timetable.
+        "WITH fresh AS (INSERT INTO fleetcron.run (due_at, priority, job, queue, tenant, payload) "
+        "SELECT now() + interval '1 day' + i * interval '1 ms', 5, 'noop', 'default', '', json_build_object('n', i) "
+        "FROM generate_series(1, %(n)s) i RETURNING id, due_at) "
+        "INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id) "
+        "SELECT due_at, id, 'default', 5, '', (SELECT id FROM fleetcron.job WHERE name = 'noop') FROM fresh",
     )
 
 
