@@ -186,7 +186,7 @@ class SchedulerThread:
             began = monotonic()
             try:
                 await self._serve()
-            except Exception:
+            except Exception:  # told below, and begun anew: a node must not be without its scheduler in silence
                 self.scheduler, self._absent = None, "it has ended by a fault, and starts again"
                 pause = FIRST_PAUSE if monotonic() - began > SETTLED else min(pause * 2, LONGEST_PAUSE)
                 log.exception("the scheduler has ended by a fault of fleetcron's, and starts again in %g s", pause)

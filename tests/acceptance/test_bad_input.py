@@ -21,6 +21,7 @@ from fleetcron import (
     TriggerError,
 )
 from fleetcron.cli import main
+from fleetcron.errors import StoreError
 
 NAIVE = datetime(2026, 1, 2, 3, 4)  # noqa: DTZ001
 MINUTELY = Cron("* * * * *")
@@ -216,3 +217,15 @@ def test_ten_mebibytes_on_the_command_line(store_url: str) -> None:
     words = ["--url", store_url, "submit", "work", "--json-payload", "-"]
     done = CliRunner().invoke(main, words, env={"FLEETCRON_APP": None}, input=f'{{"a": "{TEN_MIB}"}}')
     assert (done.exit_code, "10,485,768 bytes, the limit is 1,048,576" in done.stderr) == (2, True), done.output[:500]
+
+
+async def test_a_job_that_is_declared_after_the_fleet_was_opened(store_url: str) -> None:
+    async with Fleet(store_url) as fleet:
+
+        @fleet.job(name="too.late")
+        async def too_late(n: int = 0) -> None: ...
+
+        for ask in (lambda: fleet.submit(too_late), lambda: fleet.submit_many(too_late, [{"n": 1}, {"n": 2}])):
+            with pytest.raises(StoreError, match="a job is registered when a process that declares it starts"):
+                await ask()
+        assert await fleet.runs() == []

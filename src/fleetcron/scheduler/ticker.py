@@ -61,7 +61,7 @@ class Ticker:
                     written, progress = written + fired.runs, progress or bool(fired.advanced)
                     if not fired.led:
                         break
-                    if flying and not fired.advanced:
+                    if len(flying) == BATCH and not fired.advanced:
                         log.error(
                             "shard %d: %d schedules cannot be advanced; trying again later",
                             self._leadership.shard,

@@ -83,9 +83,7 @@ class Claimer:
         self._begun: dict[Group, tuple[str, int]] = {}
         self._share: Share | None = None  # of backfills, while some wait
         self._told: set[str] = set()  # queues that wake-ups named since the last look
-        self._recent: dict[
-            Place, datetime
-        ] = {}  # lanes that gave runs lately, with their lower bounds, the latest last
+        self._recent: dict[Place, datetime] = {}  # the lower bounds of lanes that gave runs lately, the latest last
         self._may_skip = False  # a look since the last claim without one
         self._not_ahead: dict[Place, datetime] = {}  # lanes whose first run, due then, was not given ahead of its time
         self._looked = self._checked = self._measured = float("-inf")

@@ -74,6 +74,13 @@ def translated(where: str) -> Iterator[None]:
         if _CLOSED.search(str(error)):
             raise StoreUnavailable(f"{where}: the database is not available: {error}") from error
         raise StoreError(f"{where}: {error}") from error
+    except asyncpg.NotNullViolationError as error:
+        if error.column_name != "job_id":
+            raise StoreError(f"{where}: {error}") from error
+        raise StoreError(
+            f"{where}: the registry does not know the job: a job is registered when a process that declares it starts, "
+            "or by `fleetcron job add`"
+        ) from error
     except asyncpg.PostgresError as error:
         raise StoreError(f"{where}: {error}") from error
 
