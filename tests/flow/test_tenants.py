@@ -10,6 +10,8 @@ import pytest
 
 from fleetcron import ConfigError, Cron, Every, Fleet, NotFound, Retry
 from fleetcron.testing import VirtualFleet
+from fleetcron.worker import allowance
+from fleetcron.worker.claimer import Claimer
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -280,3 +282,39 @@ async def test_a_long_rest_does_not_hold_others_up(store_url: str) -> None:
         assert yard.times("slow") == [0]
         assert len(yard.times("quick")) == 20
         assert timedelta(seconds=max(yard.times("quick"))) <= timedelta(seconds=1)
+
+
+@pytest.fixture
+def nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers read limits and pauses when they start, and neither each second nor when these change: the message is late."""
+    monkeypatch.setattr(allowance, "EVERY", float("inf"))
+    monkeypatch.setattr(Claimer, "limits_changed", lambda claimer: claimer.wake(sweep=True))
+
+
+@pytest.mark.usefixtures("nobody_is_told")
+async def test_a_limit_holds_for_what_is_submitted_after_it_though_nobody_was_told(store_url: str) -> None:
+    async with Yard(store_url) as yard:
+        await yard.submit(1, "acme", tag="before")
+        await yard.vf.advance("100ms")
+        await yard.fleet.set_tenant("acme", max_running=1)
+        await yard.submit(3, "acme", tag="after", seconds=10)
+        await yard.vf.advance("35s")
+        assert [round(at) for at in yard.times("after")] == [0, 10, 20]
+
+
+@pytest.mark.usefixtures("nobody_is_told")
+@pytest.mark.parametrize("what", ["job", "tenant", "queue"])
+async def test_a_pause_holds_for_what_is_submitted_after_it_though_nobody_was_told(store_url: str, what: str) -> None:
+    async with Yard(store_url) as yard:
+        await yard.submit(1, "acme", tag="before")
+        await yard.vf.advance("100ms")
+        match what:
+            case "job":
+                await yard.fleet.pause_job("work")
+            case "tenant":
+                await yard.fleet.set_tenant("acme", paused=True)
+            case _:
+                await yard.fleet.set_queue("default", paused=True)
+        await yard.submit(2, "acme", tag="after")
+        await yard.vf.advance("5s")
+        assert (yard.times("before"), yard.times("after")) == ([0], [])

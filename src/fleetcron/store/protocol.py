@@ -139,10 +139,11 @@ class Claimed(msgspec.Struct, gc=False):
 
 
 class Claim(msgspec.Struct):
-    """`now` is the database's time while the claim ran, the worker's clock for due times; None when nothing was claimed."""
+    """`now`: the database's time while the claim ran; None: nothing was claimed. `limits`: the version of them then; None: they were kept."""
 
     now: datetime | None
     runs: list[Claimed]
+    limits: int | None = None
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -3,7 +3,8 @@
 The lanes of a limited tenant are claimed by a statement of their own, which keeps the limits; all others never notice that limits exist.
 What the limits refuse for now rests: until the next token, or until a run of that tenant has ended, which is looked for at growing
 intervals when it may end elsewhere. Of what was claimed before a tenant, queue or job was limited or paused, what has not started goes
-back, and the rest counts against the limits.
+back, and the rest counts against the limits. A claim tells which version of the limits held while it ran: what it took under one that is
+not known here yet is looked at again before it starts, so that a limit holds for everything that is submitted after it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Allowance:
     def changed(self) -> None:
         """Limits are said to have changed: look again."""
         self._looked = float("-inf")
+
+    def knows(self, version: int | None) -> bool:
+        """Does it go by this version of the limits?"""
+        return version is None or version == self._limits.version
 
     async def refresh(self, worker: int, now: float) -> bool:
         """Look, if it is time to; returns whether anything has changed. Then what the worker holds counts, too."""
@@ -84,15 +89,18 @@ class Allowance:
             return False
         return not self._rests or self._rests.get(lane.tenant, now) <= now
 
-    def keeps(self, run: Claimed) -> bool:
-        """May a run that was claimed without limits, and has not started, be kept?"""
+    def takes(self, run: Claimed) -> bool:
+        """May a run that was claimed without limits be taken in?"""
         return not (
             run.queue in self._closed
             or run.tenant in self._shut
             or run.job in self.paused_jobs
             or (run.tenant in self._limited and not run.limited)
-            or (run.job in self.limited_jobs and run.job_limit is None)
         )
+
+    def keeps(self, run: Claimed) -> bool:
+        """May a run that was taken in, and has not started, be kept?"""
+        return self.takes(run) and (run.job not in self.limited_jobs or run.job_limit is not None)
 
     def rest(self, rests: Mapping[str, timedelta | None], now: float) -> None:
         """What a limited claim has said of its tenants."""

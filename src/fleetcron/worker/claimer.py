@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from fleetcron.clock import sleep
 from fleetcron.decide.backfill import Share
 from fleetcron.decide.fairness import Deal, Group, Tier, advance, deal, order_lanes, tiers
-from fleetcron.errors import StoreUnavailable
+from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.model import LOWEST_PRIORITY
 from fleetcron.store.protocol import Claim, Claimed, Lane, Store
 from fleetcron.worker.allowance import Allowance
@@ -142,9 +142,7 @@ class Claimer:
         lease = self._session()
         if lease is None or not lease.valid():
             return False
-        if await self.allowance.refresh(lease.worker, self._clock.steady()):
-            self._swept = self._looked = float("-inf")  # what was held back may lie below the lower bounds
-            self._intake.give_back(self._runner.unstarted_but(self.allowance.keeps))
+        await self._keep_limits(lease)
         if self.allowance.limited_jobs and self._clock.steady() >= self._lines_at:
             await self.open_lines()
         if self._clock.steady() - self._looked >= POLL:
@@ -171,6 +169,12 @@ class Claimer:
             # A lane that gave nothing is looked at again: if the same run is still its first, a timer waits for that.
             return await self._claim(lease, soon, later, ahead) or self._looked == float("-inf")
         return False
+
+    async def _keep_limits(self, lease: Lease) -> None:
+        """Learn which limits hold now, if it is time to; what may not start under them goes back."""
+        if await self.allowance.refresh(lease.worker, self._clock.steady()):
+            self._swept = self._looked = float("-inf")  # what was held back may lie below the lower bounds
+            self._intake.give_back(self._runner.unstarted_but(self.allowance.keeps))
 
     async def _claim_at_once(self, lease: Lease) -> bool:
         """An idle worker that is told of a queue asks the lanes from which that queue has lately given runs, before it looks which lanes there
@@ -341,8 +345,22 @@ class Claimer:
                     self._looked = float("-inf")
         while len(self._recent) > _MAX_RECENT:
             del self._recent[next(iter(self._recent))]
-        self._intake.take(claim.runs, lease)
+        await self._take(claim, lease)
         return {place: count for place, (count, _) in taken.items()}, more
+
+    async def _take(self, claim: Claim, lease: Lease) -> None:
+        """Take in what may start. A limit was set before these runs were submitted, perhaps, and the message is still on its way."""
+        if self.allowance.knows(claim.limits):
+            self._intake.take(claim.runs, lease)
+            return
+        self.allowance.changed()
+        try:
+            await self._keep_limits(lease)
+        except StoreError:
+            self._intake.refuse(claim.runs, lease)
+            raise
+        self._intake.take([run for run in claim.runs if self.allowance.takes(run)], lease)
+        self._intake.refuse([run for run in claim.runs if not self.allowance.takes(run)], lease)
 
     async def _claim_limited(self, lease: Lease, lanes: list[Lane], limit: int, quanta: list[int]) -> Claim:
         found = await self._store.claim_limited(lease.worker, lanes, limit=limit, quantum=quanta, jobs=self._jobs())

@@ -120,10 +120,13 @@ class Intake:
         """Hand unstarted runs back, no attempt used."""
         for h in [*held, *self._stalled]:
             if not h.lease.lost.is_set():
-                self._completer.settled(
-                    h.lease.worker, handed_back(h.claimed.run_id, h.claimed.fence, h.claimed.attempt, None)
-                )
+                self.refuse([h.claimed], h.lease)
         self._stalled.clear()
+
+    def refuse(self, runs: Sequence[Claimed], lease: Lease) -> None:
+        """Hand claimed runs back that were not taken in, no attempt used."""
+        for run in runs:
+            self._completer.settled(lease.worker, handed_back(run.run_id, run.fence, run.attempt, None))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="fleetcron-intake")

@@ -95,7 +95,9 @@ class Work(PostgresBase):
             _list(jobs),
             [quantum] * len(lanes) if isinstance(quantum, int) else list(quantum),
         )
-        return rows.claim(found)
+        claim = rows.claim(found)
+        claim.limits = found[-1][22] if found else None
+        return claim
 
     async def started(self, worker: int, run_ids: Sequence[int]) -> None:
         """Runs that were claimed ahead have started."""

@@ -45,7 +45,7 @@ def claim(
         session.execute("undup_started", json_list(started))
     runs = [rows.claimed(row, fence + i) for i, row in enumerate(found)]
     runs.sort(key=lambda run: (run.due_at, run.run_id))
-    return Claim(session.moment, runs)
+    return Claim(session.moment, runs, session.fetchval("limits_version"))
 
 
 def _take_from(session: Session, lane: Lane, most: int, until: int, jobs: str | None) -> list[tuple[Any, ...]]:

@@ -1,8 +1,8 @@
 -- Claim up to $8 due runs from the given lanes, in their order, at most `most` of each; lanes carry their lower bound (`floor`), below which
 -- this worker knows nothing is left, so that dead rows before it are not walked again.
--- Index: ready_pkey (one range a lane), run_pkey. Locks: worker FOR KEY SHARE (a rescue of this session waits, or this claim gets
+-- Index: ready_pkey (one range a lane), run_pkey, meta_pkey. Locks: worker FOR KEY SHARE (a rescue of this session waits, or this claim gets
 -- nothing), ready SKIP LOCKED. now(), not clock_timestamp(): a volatile bound is a filter, and a short claim would walk every future row.
--- clock_timestamp() is only told back, as the worker's clock.
+-- clock_timestamp() is only told back, as the worker's clock; and so is the version of the limits, which this worker may not know yet.
 WITH alive AS MATERIALIZED (
     SELECT 1 FROM fleetcron.worker WHERE id = $2 AND expires_at > coalesce($1::timestamptz, now()) FOR KEY SHARE),
 pick AS MATERIALIZED (
@@ -27,6 +27,7 @@ leased AS (
 SELECT l.run_id, l.fence, l.attempt, r.job, r.payload::text, date_part('epoch', r.due_at) AS due,
        r.late_at IS NOT NULL AND r.late_at < coalesce($1::timestamptz, now()) AS late,
        r.schedule, r.nominal_at, r.tenant, r.queue, r.priority, r.key, r.gate, r.overlap, r.expires_at, r.late_at, r.missed::text,
-       r.generation, r.deaths, r.prev_at, date_part('epoch', coalesce($1::timestamptz, clock_timestamp())) AS now
+       r.generation, r.deaths, r.prev_at, date_part('epoch', coalesce($1::timestamptz, clock_timestamp())) AS now,
+       (SELECT value::bigint FROM fleetcron.meta WHERE key = 'limits') AS limits
 FROM leased l JOIN fleetcron.run r ON r.id = ANY (ARRAY[l.run_id])
 ORDER BY r.due_at, l.run_id
