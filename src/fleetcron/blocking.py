@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
+import contextlib
 import inspect
 import queue
 import threading
@@ -17,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from fleetcron.declare import Duration
+from fleetcron.errors import StoreError
 from fleetcron.fleet import Fleet
 from fleetcron.lock import Lock
 from fleetcron.lockkeeper import ThreadLostEvent
@@ -81,6 +84,8 @@ class BlockingFleet:
             return self._loop
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(timeout=10)
         loop.call_soon_threadsafe(loop.stop)
         if self._thread is not None:
             self._thread.join(timeout=10)
@@ -107,6 +112,8 @@ class BlockingFleet:
         answer = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return self._shown(answer.result())
+        except concurrent.futures.CancelledError:
+            raise StoreError("the fleet was closed by another thread during this call") from None
         except BaseException:
             answer.cancel()  # the caller was interrupted (Ctrl-C): nobody waits for it any more
             raise
@@ -238,3 +245,12 @@ class BlockingLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+async def _cancel_all() -> None:
+    """End the calls of other threads that are under way: they raise, instead of waiting for a loop that has stopped."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)

@@ -87,6 +87,8 @@ class Fleet(Declarations, Management):
         """Give back the locks that are still held, write what was handed in, and disconnect."""
         if self._opened is not None:
             await self._locks.close()
+        if self._waiters is not None:
+            await self._waiters.close()
         store, self._opened = self._opened, None
         if self._submitter is not None:
             await self._submitter.close()

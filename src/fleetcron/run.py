@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fleetcron.durations import parse_duration
-from fleetcron.errors import StoreUnavailable
+from fleetcron.errors import StoreError, StoreUnavailable
 from fleetcron.model import Attempt, RunRecord, State
 from fleetcron.worker.context import idempotency_key
 
@@ -155,9 +155,19 @@ class Waiters:
                 known = len(self._waiting)
                 await self._sleep(pause)
         except Exception as error:  # noqa: BLE001  # handed to every waiter, none is left hanging
-            for answers in self._waiting.values():
-                for answer in answers:
-                    if not answer.done():
-                        answer.set_exception(error)
+            self._fail(error)
         finally:
             self._task = None
+
+    async def close(self) -> None:
+        """Nobody waits any longer: who does gets a StoreError."""
+        self._fail(StoreError("the fleet was closed while the run was waited for"))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _fail(self, error: Exception) -> None:
+        for answers in self._waiting.values():
+            for answer in answers:
+                if not answer.done():
+                    answer.set_exception(error)
