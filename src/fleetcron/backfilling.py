@@ -11,7 +11,8 @@ from fleetcron.decide.backfill import portion, ticks, total
 from fleetcron.declare import check_whole
 from fleetcron.errors import ConfigError, NotFound
 from fleetcron.model import Backfill, BackfillMode, BackfillOrder, BackfillState, Schedule
-from fleetcron.store.protocol import BACKFILLS, CANCELS, Store
+from fleetcron.store.protocol import Store
+from fleetcron.store.wakeups import BACKFILLS, CANCELS
 from fleetcron.triggers.base import utc
 
 _BATCH = 1000

@@ -26,8 +26,10 @@ from fleetcron.model import Job, KeyScope, OnDuplicate, RunRecord, Schedule, Sta
 from fleetcron.options import parse_options
 from fleetcron.payload import encode_payload
 from fleetcron.run import Run, Waiters
+from fleetcron.store import wakeups
 from fleetcron.store.factory import make_store
-from fleetcron.store.protocol import CANCELS, LIMITS, REGISTRY, SCHEDULES, NewRun, Store
+from fleetcron.store.protocol import NewRun, Store
+from fleetcron.store.wakeups import CANCELS, LIMITS, REGISTRY, SCHEDULES
 from fleetcron.submitter import Submitter
 from fleetcron.triggers import Trigger
 
@@ -253,12 +255,11 @@ class Fleet(Declarations, Management):
         if conn is not None:
             found = await self._out().until_room(lambda: self.store.insert(runs, conn=conn), len(runs), wait=False)
         else:
-            wake = (
-                self._out().waker.now({model.queue})
-                if any(self._soon(r) for r in (runs[0], runs[-1])) or due_at is not None
-                else []
-            )
-            found = await self._out().until_room(lambda: self.store.insert(runs, wake=wake), len(runs))
+            soon = due_at is not None or any(self._soon(r) for r in (runs[0], runs[-1]))
+            words = [model.queue if due_at is not None else wakeups.of_run(model)] if soon else []
+            now, later = self._out().waker.ration(words)
+            found = await self._out().until_room(lambda: self.store.insert(runs, wake=now), len(runs))
+            self._out().waker.send(later)
         return Submitted([f.id for f in found], [f.created for f in found], [f.replaced for f in found])
 
     def _new_run(

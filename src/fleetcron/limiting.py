@@ -8,7 +8,8 @@ from typing import Any
 from fleetcron.declare import check_name, check_rate, check_whole
 from fleetcron.errors import ConfigError, NotFound
 from fleetcron.model import OnFull, Queue, Tenant
-from fleetcron.store.protocol import LIMITS, Store
+from fleetcron.store.protocol import Store
+from fleetcron.store.wakeups import LIMITS
 
 KEEP: Any = object()
 """An option that was not given: it stays as it is."""

@@ -27,7 +27,8 @@ from fleetcron.model import (
     State,
 )
 from fleetcron.run import Run
-from fleetcron.store.protocol import CANCELS, LIMITS, REGISTRY, SCHEDULES, NewRun, RunFilter, Store
+from fleetcron.store.protocol import NewRun, RunFilter, Store
+from fleetcron.store.wakeups import CANCELS, LIMITS, REGISTRY, SCHEDULES
 
 T = TypeVar("T")
 

@@ -360,3 +360,19 @@ class Node(Record, frozen=True, kw_only=True):
     started_at: datetime
     heartbeat_at: datetime
     elector: ElectorState | None = None
+
+
+class TableSize(msgspec.Struct, frozen=True):
+    """A table: rows that live, rows that are dead and not removed yet (both estimates), bytes with its indexes."""
+
+    name: str
+    live: int
+    dead: int
+    bytes: int
+
+
+class Care(msgspec.Struct, frozen=True):
+    """`snapshot`: who holds the oldest snapshot, and for how long; dead rows that are younger cannot be removed."""
+
+    snapshot: tuple[str, timedelta] | None
+    tables: list[TableSize]

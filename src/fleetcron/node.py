@@ -28,7 +28,8 @@ from fleetcron.election import make_elector
 from fleetcron.errors import StoreError
 from fleetcron.fleet import Fleet
 from fleetcron.scheduler.scheduler import CONNECTIONS, Scheduler, SchedulerOptions, SchedulerStatus
-from fleetcron.store.protocol import BACKFILLS, SCHEDULES, WorkerInfo
+from fleetcron.store.protocol import WorkerInfo
+from fleetcron.store.wakeups import BACKFILLS, SCHEDULES
 from fleetcron.triggers import tzdata_version
 from fleetcron.worker.worker import Worker, WorkerOptions
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 from fleetcron.clock import monotonic, sleep
 from fleetcron.errors import FleetcronError, QueueFull, StoreError
 from fleetcron.refusals import Refusals
+from fleetcron.store import wakeups
 from fleetcron.store.protocol import Inserted, NewRun, Store
 
 log = logging.getLogger("fleetcron")
@@ -87,10 +88,9 @@ class Submitter:
         """One statement; if it is refused (not for want of a database), one for each run, so that a bad one does not take others down."""
         if not batch:
             return
+        now, later = self.waker.ration({wakeups.of_run(run) for run, soon, _ in batch if soon})
         try:
-            found = await self._store.insert(
-                [run for run, _, _ in batch], wake=self.waker.now(run.queue for run, soon, _ in batch if soon)
-            )
+            found = await self._store.insert([run for run, _, _ in batch], wake=now)
         except QueueFull as error:
             await self._flush(_fitting(batch, error))
             return
@@ -103,6 +103,7 @@ class Submitter:
             for one in batch:
                 await self._flush([one])
             return
+        self.waker.send(later)
         for (_, _, answer), inserted in zip(batch, found, strict=True):
             if not answer.done():
                 answer.set_result(inserted)
@@ -138,27 +139,31 @@ class Waker:
         self._later: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def now(self, queues: Iterable[str]) -> list[str]:
-        """The queues to wake at once; the others are woken within 20 ms."""
-        moment, at_once = monotonic(), []
-        for queue in set(queues):
+    def ration(self, wake_ups: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The wake-ups to send with an insert, and those to `send` once it is committed: they must not overtake it."""
+        moment, now, later = monotonic(), [], []
+        for wake_up in wakeups.gathered(wake_ups):
+            queue = wakeups.queue_of(wake_up)
             if moment - self._sent.get(queue, float("-inf")) >= _NOTIFY_EVERY:
                 self._sent[queue] = moment
-                at_once.append(queue)
+                now.append(wake_up)
             else:
-                self._later.add(queue)
+                later.append(wake_up)
+        return now, later
+
+    def send(self, wake_ups: Iterable[str]) -> None:
+        """Send these within 20 ms."""
+        self._later.update(wake_ups)
         if self._later and self._task is None:
             self._task = asyncio.create_task(self._send_later())
-        return at_once
 
     async def _send_later(self) -> None:
         try:
             while self._later:
                 await sleep(_NOTIFY_EVERY)
-                queues, self._later = self._later, set()
-                moment = monotonic()
-                self._sent.update(dict.fromkeys(queues, moment))
-                await self._store.notify(sorted(queues))
+                later, self._later = wakeups.gathered(self._later), set()
+                self._sent.update(dict.fromkeys(map(wakeups.queue_of, later), monotonic()))
+                await self._store.notify(later)
         except StoreError as error:
             log.warning("a wake-up was not sent (workers poll): %s", error)
         finally:

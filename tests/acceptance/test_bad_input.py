@@ -32,6 +32,11 @@ Ask = Callable[[Fleet], Any]
 
 
 @pytest.fixture
+def migrated() -> bool:
+    return True
+
+
+@pytest.fixture
 async def fleet(store_url: str) -> AsyncIterator[Fleet]:
     """Open, with the job "work", which takes anything as `a`."""
     fleet = Fleet(store_url)

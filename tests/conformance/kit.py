@@ -172,6 +172,13 @@ async def judge(
     return await store.judge(name, leased, worker=worker, leader=leader, lease=LEASE, decide=decide)
 
 
+async def late(store: Store) -> list[str]:
+    """Schedules with ticks that should have started and wait."""
+    names, more = await store.late_ticks()
+    assert more is None
+    return names
+
+
 @dataclass
 class Hand:
     """A worker session."""
@@ -191,7 +198,7 @@ class Hand:
     ) -> list[Claimed]:
         """Claim from these lanes, else from all that have something waiting."""
         if lanes is None:
-            _, lanes = await self.store.lanes(queues)
+            lanes = (await self.store.lanes(queues)).lanes
         claim = await self.store.claim(self.id, lanes, limit=limit, quantum=quantum, ahead=second(ahead), jobs=jobs)
         return claim.runs
 
@@ -276,6 +283,10 @@ BROKEN = {
     "a place without a run": f"SELECT p.run_id, p.place FROM ({PLACES}) p LEFT JOIN run r ON r.id = p.run_id WHERE r.id IS NULL",
     "a place that differs from its run": f"""
         SELECT r.id, p.place FROM run r JOIN ({PLACES}) p ON p.run_id = r.id WHERE p.due_at <> r.due_at OR p.queue <> r.queue""",
+    "a tick that waits and is not marked as one to judge, or the other way round": """
+        SELECT q.run_id, q.flags FROM run r
+        JOIN (SELECT run_id, attempt, flags FROM ready UNION ALL SELECT run_id, attempt, flags FROM timetable) q ON q.run_id = r.id
+        WHERE (q.flags & 8 <> 0) <> (r.late_at IS NOT NULL AND q.attempt = 0)""",
     "a lease without a worker": "SELECT l.run_id FROM lease l LEFT JOIN worker w ON w.id = l.worker WHERE w.id IS NULL",
     "a fence given twice": "SELECT fence FROM lease GROUP BY fence HAVING count(*) > 1",
     "two holders of a gate": "SELECT gate FROM lease WHERE gate IS NOT NULL GROUP BY gate HAVING count(*) > 1",

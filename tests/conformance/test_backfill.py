@@ -31,6 +31,7 @@ from tests.conformance.kit import (
     insert_one,
     judge,
     lane,
+    late,
     lead,
     look,
     put,
@@ -387,7 +388,7 @@ async def test_judgements_do_not_touch_a_backfill(store: Store, clock: Clock) ->
     clock.advance(7200)
     term = await lead(store)
     await judge(store, "tick", leader=(0, term))
-    assert await store.late_ticks() == []
+    assert await late(store) == []
     worker = await hand(store)
     assert [run.late for run in await worker.claim(lanes=LOW)] == [False, False, False]
 

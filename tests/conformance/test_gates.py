@@ -21,6 +21,7 @@ from tests.conformance.kit import (
     hand,
     insert,
     insert_one,
+    late,
     lead,
     look,
     new,
@@ -279,7 +280,7 @@ async def test_a_tick_that_waited_for_its_turn_is_no_misfire(store: Store, clock
         (run,) = await worker.claim()
         assert (run.run_id, run.late) == (ids[1], False)
         await worker.hand_back(run, started=False)
-    assert await store.late_ticks() == []
+    assert await late(store) == []
 
 
 async def test_two_in_one_call_are_not_both_admitted(store: Store) -> None:

@@ -87,7 +87,8 @@ async def test_an_instant_stays_the_same_instant_whatever_its_zone(store: Store)
 async def test_what_is_due_within_the_horizon_is_hot(store: Store, delay: timedelta, state: str, hot: bool) -> None:
     run_id = await insert_one(store, delay=delay)
     assert str((await the_run(store, run_id)).state) == state
-    now, lanes = await store.lanes(None)
+    look = await store.lanes(None)
+    now, lanes = look.now, look.lanes
     assert now == START
     assert [lane.first_due for lane in lanes] == ([START + delay] if hot else [])
 
@@ -95,7 +96,7 @@ async def test_what_is_due_within_the_horizon_is_hot(store: Store, delay: timede
 async def test_the_horizon_is_the_end_of_the_next_minute(store: Store, clock: Clock) -> None:
     clock.advance(59)
     await insert(store, new(due_at=at(119)), new(due_at=at(120)))
-    _, (first,) = await store.lanes(None)
+    (first,) = (await store.lanes(None)).lanes
     assert first.first_due == at(119)
     assert await look(store, "SELECT count(*) FROM ready") == [(1,)]
 

@@ -23,7 +23,7 @@ async def test_what_comes_within_the_horizon_moves(store: Store, clock: Clock) -
     assert await store.promote() == 0
     clock.advance(0.000001)  # the horizon jumps with the minute
     assert await store.promote() == 2
-    _, (lane,) = await store.lanes(None)
+    (lane,) = (await store.lanes(None)).lanes
     assert (lane.priority, lane.tenant, lane.first_due) == (3, "acme", at(150))
     assert await look(store, "SELECT count(*) FROM timetable") == [(2,)]
 

@@ -18,20 +18,22 @@ def note(*words: Any) -> None:
     os.write(_LOG, (" ".join(str(w) for w in words) + "\n").encode())
 
 
-if policy := os.environ.get("CRASH_POLICY"):
-    grace = os.environ.get("CRASH_GRACE", "60s")
+async def tick(ctx: Context) -> None:
+    assert ctx.nominal_at is not None
+    missed = ctx.missed.count if ctx.missed else 0
+    note(ctx.schedule, f"{ctx.nominal_at.timestamp():.3f}", f"{time.time():.4f}", os.getpid(), ctx.attempt, missed)
 
-    @fleet.job(
-        "tick",
+
+# One policy: the job "tick". Several, in words: a job for each, "tick/<policy>", so that one outage shows what all of them do.
+_POLICIES = os.environ.get("CRASH_POLICY", "").split()
+for policy in _POLICIES:
+    fleet.job(
+        "tick" if len(_POLICIES) == 1 else f"tick/{policy}",
         every=os.environ.get("CRASH_EVERY", "1s"),
         misfire=policy,
-        misfire_grace=grace,
+        misfire_grace=os.environ.get("CRASH_GRACE", "60s"),
         queue=os.environ.get("CRASH_QUEUE", "default"),
-    )
-    async def tick(ctx: Context) -> None:
-        assert ctx.nominal_at is not None
-        missed = ctx.missed.count if ctx.missed else 0
-        note("tick", f"{ctx.nominal_at.timestamp():.3f}", f"{time.time():.4f}", os.getpid(), ctx.attempt, missed)
+    )(tick)
 
 
 @fleet.job("slow")

@@ -45,7 +45,7 @@ async def test_a_leader_frozen_in_a_transaction_holds_nobody_up(pg_url: str) -> 
             async with members(successor):
                 await until(successor.leads, what="the successor leading")
                 print(f"succeeded {time.monotonic() - began:.2f} s after the freeze")
-                assert time.monotonic() - began < 2 * TTL + 1.0
+                assert time.monotonic() - began < 2 * TTL + 5.0
                 frozen.send_signal(signal.SIGCONT)
                 said = [await asyncio.to_thread(frozen.stdout.readline) for _ in range(2)]
                 assert said[0].startswith("refused: judge: the database is not available"), said

@@ -63,9 +63,10 @@ def test_C29_sixty_four_shards_on_three_real_nodes(store_url: str, tmp_path: Pat
             return sorted(Counter(leader.node for leader in fleet.leaders() if leader.node).values())
 
         with started(*nodes):
+            wait_until(lambda: all(node.ready() for node in nodes), what="three nodes")
             began = time.monotonic()
             wait_until(lambda: led() == [21, 21, 22], within=10, what="21 or 22 each")
-            print(f"even {time.monotonic() - began:.1f} s after the start of three processes")
+            print(f"even {time.monotonic() - began:.1f} s after three processes were ready")
             nodes[0].kill()
             began = time.monotonic()
             wait_until(lambda: led() == [32, 32], within=10, what="32 each")

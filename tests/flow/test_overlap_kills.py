@@ -16,7 +16,7 @@ import pytest
 from fleetcron import Every, Fleet, Miss
 from fleetcron.model import Overlap
 from tests.crash.test_kills import lines
-from tests.support.processes import NodeProcess, started, wait_until
+from tests.support.processes import NodeProcess, side_by_side, started, wait_until
 
 APP = "tests.flow.overlap_app:fleet"
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
@@ -98,12 +98,22 @@ class Story:
 @pytest.mark.parametrize(
     ("every", "takes", "ticks"), [(1, 2.6, 7), pytest.param(3, 10.0, 20, marks=[pytest.mark.soak])]
 )
-def test_a_long_job_and_a_kill(store_url: str, tmp_path: Path, every: int, takes: float, ticks: int) -> None:
-    log = tmp_path / "flow.log"
+def test_a_long_job_and_a_kill(pg_url: str, tmp_path: Path, every: int, takes: float, ticks: int) -> None:
+    """On both stores at once: it is mostly waiting."""
+
+    def on(kind: str, url: str = "") -> None:
+        (folder := tmp_path / kind).mkdir()
+        long_job_and_kill(url or f"sqlite:///{folder / 'fleet.db'}", folder, every, takes, ticks)
+
+    side_by_side(sqlite=lambda: on("sqlite"), postgres=lambda: on("postgres", pg_url))
+
+
+def long_job_and_kill(store_url: str, folder: Path, every: int, takes: float, ticks: int) -> None:
+    log = folder / "flow.log"
 
     def node(name: str, role: str) -> NodeProcess:
         args = ("--lease", "3s", "--concurrency", "50", "--role", role)
-        return NodeProcess(store_url, APP, tmp_path, *args, env={"FLOW_LOG": str(log)}, name=name)
+        return NodeProcess(store_url, APP, folder, *args, env={"FLOW_LOG": str(log)}, name=name)
 
     scheduler, workers = node("scheduler", "scheduler"), [node("one", "worker"), node("two", "worker")]
     with started(scheduler, *workers), Fleet(store_url).blocking as fleet:

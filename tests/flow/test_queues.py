@@ -127,7 +127,7 @@ async def producers(url: str, on_full: Any, *, max_depth: int, each: int) -> Non
                 await asyncio.sleep(0.01)
             worker = await base.store.start_worker(worker_info(), base.options.lease * 100)
             while not (ended.is_set() and await depth(base) == 0):
-                _, lanes = await base.store.lanes(["q"])
+                lanes = (await base.store.lanes(["q"])).lanes
                 claim = await base.store.claim(
                     worker, lanes, limit=slow, quantum=slow, ahead=base.options.lease * 0, jobs=None
                 )

@@ -141,7 +141,7 @@ async def calls() -> list[Call]:
     await add("worker_stop", 12_000, store.stop_worker(2))
     await add("fire", 20_000, store.fire(0, 7, fires, tzdata="", until=now))
     await add("due_schedules", 300, store.due_schedules(0, now + timedelta(minutes=2), 500))
-    await add("late_ticks", 100_000, store.late_ticks())  # the first 500 of 20 lanes
+    await add("late_ticks", 45_000, store.late_ticks((LONG_AGO, 0)))  # 5,000 ticks, up to 10,000
     await add("promote", 12_000, store.promote(500))
     await add("timetable_due", 8, store.timetable_due())
     await add("unpark", 8000, store.unpark())  # 800 gates

@@ -86,6 +86,11 @@ def _unbounded(plan: Plan, *, bounded: bool) -> Iterator[Plan]:
         yield from _unbounded(child, bounded=bounded)
 
 
+def indexes(plan: Plan) -> set[str]:
+    """The indexes that a plan uses."""
+    return {node["Index Name"] for node in nodes(plan) if "Index Name" in node}
+
+
 def pages(plan: Plan) -> int:
     """Buffers touched: by each node itself, so that a CTE is not counted as its readers' as well."""
     return sum(

@@ -42,15 +42,15 @@ INSERT INTO fleetcron.schedule (name, job, next_at, misfire, overlap, tenant, qu
 INSERT INTO fleetcron.run (id, due_at, nominal_at, late_at, priority, job, queue, tenant, schedule, payload)
     SELECT i, due, due, due + interval '1 minute', 5, 'work', 'default', 't' || i % 20, 's' || i % 100, '{{"n": 1}}'
     FROM (SELECT i, now() + (i - {ROWS // 10}) * interval '1 millisecond' AS due FROM generate_series({READY[0]}, {READY[-1]}) i) d;
-INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id)
-    SELECT queue, priority, tenant, due_at, id, 1 FROM fleetcron.run WHERE id BETWEEN {READY[0]} AND {READY[-1]};
+INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, flags)
+    SELECT queue, priority, tenant, due_at, id, 1, 8 FROM fleetcron.run WHERE id BETWEEN {READY[0]} AND {READY[-1]};
 
 INSERT INTO fleetcron.run (id, due_at, nominal_at, late_at, priority, job, queue, tenant, schedule, payload)
     SELECT i, due, due, due + interval '1 minute', 5, 'work', 'default', 't' || i % 20, 's' || i % 100, '{{"n": 1}}'
     FROM (SELECT i, now() + interval '10.00005 seconds' + (i - {TIMETABLE[0]}) * interval '0.2 seconds' AS due
           FROM generate_series({TIMETABLE[0]}, {TIMETABLE[-1]}) i) d;
-INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id)
-    SELECT due_at, id, queue, priority, tenant, 1 FROM fleetcron.run WHERE id BETWEEN {TIMETABLE[0]} AND {TIMETABLE[-1]};
+INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id, flags)
+    SELECT due_at, id, queue, priority, tenant, 1, 8 FROM fleetcron.run WHERE id BETWEEN {TIMETABLE[0]} AND {TIMETABLE[-1]};
 
 INSERT INTO fleetcron.run (id, due_at, priority, job, queue, tenant, key, payload)
     SELECT i, now(), 5, 'work', 'default', 't' || i % 20, 'k' || i, '{{"n": 1}}' FROM generate_series({LEASED[0]}, {LEASED[-1]}) i;

@@ -77,7 +77,7 @@ async def test_C45_a_node_whose_clock_runs_ahead_declares_nobody_dead(
     async with fleet, fleet.twin() as other:
         mine = await fleet.store.start_worker(node_info(NodeOptions()), timedelta(seconds=60))
         run = await fleet.submit(work)
-        _, lanes = await fleet.store.lanes(None)
+        lanes = (await fleet.store.lanes(None)).lanes
         claim = await fleet.store.claim(mine, lanes, limit=1, quantum=1, ahead=timedelta(0), jobs=None)
         wrong.off = timedelta(seconds=90)
         assert (await other.store.rescue()).workers == []

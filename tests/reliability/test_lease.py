@@ -123,7 +123,7 @@ async def test_C52_beats_are_written_in_time_also_when_there_is_nothing_else_to_
         assert max(ages) < LEASE, "no session has come to its end"
         for written in beats.values():
             gaps = [b - a for a, b in itertools.pairwise(sorted(written))]
-            assert len(gaps) >= 2 and sorted(gaps)[len(gaps) // 2] <= LEASE / 3 * 1.25, gaps
+            assert len(gaps) >= 2 and sorted(gaps)[len(gaps) // 2] <= LEASE / 3 * 1.75, gaps
         assert sorted(starts) == list(range(100)), "none was claimed a second time"
         for run_id in ids:
             run = await fleet.run(run_id)
@@ -143,10 +143,10 @@ def test_C54_a_draining_worker_keeps_its_leases(crew: Nodes) -> None:
         time.sleep(0.3)
         after = [fleet.submit("work", {"n": n}) for n in range(10, 15)]
         for run in after:
-            assert run.wait("10s").state == "succeeded"
+            assert run.wait("20s").state == "succeeded"
         time.sleep(LEASE)  # past the lease that it had when it was told to stop
         assert endless.cancel() == "asked"
-        assert endless.wait("5s").state == "cancelled"
+        assert endless.wait("20s").state == "cancelled"
         assert old.alive(), "one run is still at it"
         assert long.wait("20s").state == "succeeded"
         wait_until(lambda: not old.alive(), what="the end of the drain")

@@ -26,6 +26,7 @@ import asyncpg
 
 from fleetcron.embedded_postgres import EmbeddedPostgres, find_bin_dir
 from fleetcron.errors import ConfigError
+from fleetcron.store.factory import make_store
 
 VERSIONS = (15, 18)  # Debian 12's, which is what most servers run; and the newest, from a wheel
 SETTINGS = {"shared_preload_libraries": "pg_stat_statements", "max_connections": "200"}
@@ -65,6 +66,13 @@ async def execute(url: str, statement: str) -> None:
         await connection.execute(statement)
     finally:
         await connection.close()
+
+
+async def migrate(url: str) -> None:
+    """Make our tables, as the first node does."""
+    store = make_store(url)
+    await store.open()
+    await store.close()
 
 
 def _sweep() -> None:
@@ -112,11 +120,34 @@ class Servers:
                 self._start_keeper(version, home)
         return f"{address.read_text()}/{database}"
 
-    def create_database(self, version: int) -> str:
-        """A fresh, empty database; its address."""
-        name = f"test_{uuid.uuid4().hex}"
-        run_apart(execute(self.url(version), f"CREATE DATABASE {name} STRATEGY file_copy"))
+    def create_database(self, version: int, *, migrated: bool = False) -> str:
+        """A fresh database, without a table or (`migrated`) with our tables, which are empty; its address."""
+        name, template = f"test_{uuid.uuid4().hex}", self._template(version) if migrated else "template1"
+        run_apart(execute(self.url(version), f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"))
         return self.url(version, name)
+
+    def _template(self, version: int) -> str:
+        """The database as the migrations leave it: made once, copied in a fifth of the time that they take."""
+        name, made = "migrated", self.folder / f"{version}.migrated"
+        with (self.folder / f"{version}.migrated.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                run_apart(execute(self.url(version), f"DROP DATABASE IF EXISTS {name}"))  # half made, when that failed
+                run_apart(execute(self.url(version), f"CREATE DATABASE {name} STRATEGY file_copy"))
+                run_apart(migrate(self.url(version, name)))
+                made.touch()
+        return name
+
+    def sqlite_template(self) -> Path:
+        """The same for a database in a file."""
+        template = self.folder / "migrated.db"
+        with (self.folder / "migrated.db.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not template.exists():
+                making = self.folder / "migrating.db"
+                run_apart(migrate(f"sqlite:///{making}"))
+                making.rename(template)
+        return template
 
     def drop_database(self, version: int, url: str) -> None:
         """Drop it, ending what still uses it."""

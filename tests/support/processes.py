@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
@@ -24,17 +25,23 @@ class NodeProcess:
         self.url, self.app, self.folder, self.args, self.env, self.name = url, app, folder, args, env or {}, name
         self.log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._said = 0  # bytes in the log when it was last started
 
     def start(self) -> NodeProcess:
         """Start and return at once; see `ready`."""
         root = Path(__file__).parents[2]
         env = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}", "PYTHONUNBUFFERED": "1", **self.env}
         with self.log.open("ab") as log:
+            self._said = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "fleetcron", "--url", self.url, "--app", self.app, "run", *self.args],
                 cwd=root, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         return self
+
+    def ready(self) -> bool:
+        """Has it said so since it was last started?"""
+        return b" is ready" in self.log.read_bytes()[self._said :]
 
     @property
     def pid(self) -> int:
@@ -97,3 +104,15 @@ def wait_until(condition: Callable[[], object], within: float = READY_WITHIN, wh
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not hold within {within:g} s")
         time.sleep(0.02)
+
+
+def side_by_side(**work: Callable[[], object]) -> None:
+    """Do all of it at once, each in a thread: what mostly waits need not wait in turn. Raises what each of them raised, by name."""
+    failed: list[Exception] = []
+    with ThreadPoolExecutor(max_workers=len(work)) as threads:
+        for name, future in [(name, threads.submit(one)) for name, one in work.items()]:
+            if (error := future.exception()) is not None:
+                error.add_note(f"in {name}")
+                failed.append(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+    if failed:
+        raise failed[0] if len(failed) == 1 else ExceptionGroup("several failed", failed)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from fleetcron.durations import format_duration
-from fleetcron.model import Job, Leader, Node, Record
-from fleetcron.store.protocol import TableSize
+from fleetcron.model import Job, Leader, Node, Record, TableSize
 from fleetcron.triggers.base import rfc3339
 
 Verdict = Literal["ok", "warning", "broken"]

@@ -86,7 +86,7 @@ async def _fleet(fleet: Fleet) -> list[Check]:
     now = await store.now()
     host = before + (wall_now() - before) / 2
     nodes, shards, jobs = await fleet.nodes(), await fleet.leaders(), await fleet.jobs()
-    _, lanes = await store.lanes(None)
+    lanes = (await store.lanes(None)).lanes
     first_due: datetime | None = min((lane.first_due for lane in lanes), default=None)
     waiting = first_due is not None and first_due <= now
     broken = {s.name: s.error or "" for shard in shards for s in await store.broken_schedules(shard.shard)}

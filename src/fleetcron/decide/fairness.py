@@ -24,6 +24,8 @@ from fleetcron.model import LOWEST_PRIORITY
 _MOST_TIERS = 8
 Group = tuple[str, int]
 """Queue and priority."""
+Turns = Mapping[Group, str]
+"""The tenant of each that was served last: the turn is at the next one, by name."""
 
 
 class LaneLike(Protocol):
@@ -42,7 +44,7 @@ class LaneLike(Protocol):
 L = TypeVar("L", bound=LaneLike)
 
 
-def order_lanes(lanes: Sequence[L], *, ageing: timedelta, cursor: Mapping[Group, str]) -> list[L]:
+def order_lanes(lanes: Sequence[L], *, ageing: timedelta, cursor: Turns) -> list[L]:
     """`lanes`, first served first. `cursor`: per queue and priority the tenant served last (see `advance`)."""
     groups: dict[Group, list[L]] = {}
     for lane in lanes:
@@ -124,7 +126,7 @@ def deal(
     return Deal(quanta, cursor, under_way)
 
 
-def advance(cursor: Mapping[Group, str], served: Iterable[LaneLike]) -> dict[Group, str]:
+def advance(cursor: Turns, served: Iterable[LaneLike]) -> dict[Group, str]:
     """The cursor after `served`, the lanes that gave work, in the order in which they were served."""
     return {**cursor, **{(lane.queue, lane.priority): lane.tenant for lane in served}}
 

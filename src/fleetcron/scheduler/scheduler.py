@@ -24,7 +24,8 @@ from fleetcron.scheduler.pruner import prune
 from fleetcron.scheduler.rescuer import Rescuer
 from fleetcron.scheduler.shares import Shares
 from fleetcron.scheduler.ticker import Ticker
-from fleetcron.store.protocol import BACKFILLS, SCHEDULES, Store, WorkerInfo
+from fleetcron.store.protocol import Store, WorkerInfo
+from fleetcron.store.wakeups import BACKFILLS, SCHEDULES
 
 log = logging.getLogger("fleetcron.scheduler")
 

@@ -11,12 +11,11 @@ import asyncio
 import logging
 from datetime import datetime, timedelta
 
-from fleetcron.clock import monotonic
 from fleetcron.decide.misfire import judge, needs_judgement
 from fleetcron.decide.ticks import first_tick, plan
 from fleetcron.model import Schedule
 from fleetcron.scheduler.leadership import Leadership
-from fleetcron.store.protocol import BUCKET, Fire, Fired, Store, Tick
+from fleetcron.store.protocol import BUCKET, Fire, Fired, Looked, Store, Tick
 from fleetcron.triggers import Cron, tzdata_version
 
 log = logging.getLogger("fleetcron.scheduler")
@@ -24,8 +23,6 @@ log = logging.getLogger("fleetcron.scheduler")
 BATCH = 500
 """Schedules a statement."""
 _PASSES = 10_000
-_LONG_LOOK, _LATE_SHARE = 0.25, 20.0
-"""Seconds; and how many times as long as such a look the next one waits."""
 
 
 class Ticker:
@@ -34,7 +31,8 @@ class Ticker:
     def __init__(self, store: Store, leadership: Leadership, lease: timedelta) -> None:
         self._store, self._leadership, self._lease = store, leadership, lease
         self._tzdata = tzdata_version()
-        self._late_again = float("-inf")
+        self._late: list[str] = []
+        self._looked: Looked = None
 
     async def step(self) -> int:
         """Write what is missing up to the horizon; returns how many runs were written.
@@ -140,19 +138,18 @@ class Ticker:
             await self._store.retick(schedule.name, (shard, term), self._tzdata, first_tick if changed else None)
 
     async def judge_late(self) -> None:
-        """Judge written ticks that nobody has started in time, also while no worker lives. Where there are so many lanes that the look takes
-        long, it is taken less often: by then workers, who judge what they claim, have the same work in hand."""
-        shard, began = self._leadership.shard, monotonic()
-        if began < self._late_again:
-            return
-        names = await self._store.late_ticks()
-        took = monotonic() - began
-        self._late_again = began + (_LATE_SHARE * took if took > _LONG_LOOK else 0.0)
-        for name in names:
+        """Judge written ticks that nobody has started in time, also while no worker lives: a batch of schedules at a time, a second or two,
+        since rescues wait for it. The next look goes on where the last one ended. What was judged and kept is late again one lease later:
+        if each look began anew, ten thousand of those would hide all that come after them."""
+        if not self._late:
+            self._late, self._looked = await self._store.late_ticks(self._looked)
+        batch, self._late = self._late[:BATCH], self._late[BATCH:]
+        for name in batch:
             term = self._leadership.term()
             if term is None:
                 return
-            await self._store.judge(name, [], worker=None, leader=(shard, term), lease=self._lease, decide=judge)
+            leader = (self._leadership.shard, term)
+            await self._store.judge(name, [], worker=None, leader=leader, lease=self._lease, decide=judge)
 
 
 def horizon(now: datetime) -> datetime:

@@ -22,11 +22,13 @@ import msgspec
 
 from fleetcron.clock import from_us
 from fleetcron.decide.backfill import Seen
+from fleetcron.decide.fairness import Turns
 from fleetcron.decide.misfire import Facts, Verdict
 from fleetcron.model import (
     Attempt,
     Backfill,
     BackfillState,
+    Care,
     DeadLetter,
     ElectorState,
     HeldLock,
@@ -46,11 +48,6 @@ from fleetcron.model import (
 
 BUCKET = timedelta(minutes=1)
 """A time bucket. `ready` holds what is due in the current and the next one; the rest waits in `timetable`."""
-
-CANCELS, REGISTRY, SCHEDULES, LIMITS = "\x01cancel", "\x01registry", "\x01schedules", "\x01limits"
-BACKFILLS = "\x01backfills"
-"""Messages on the wake-up channel besides queue names, told from them by a character that names cannot have: a run was asked to stop, the
-job registry has changed, a schedule has changed, a limit has changed, a backfill has. An empty message may mean anything."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,20 +86,12 @@ class Lane(msgspec.Struct, frozen=True):
     first_due: datetime
 
 
-class TableSize(msgspec.Struct, frozen=True):
-    """A table: rows that live, rows that are dead and not removed yet (both estimates), bytes with its indexes."""
+class Look(msgspec.Struct, frozen=True):
+    """The lanes with something waiting, the database's time, and the version of the limits."""
 
-    name: str
-    live: int
-    dead: int
-    bytes: int
-
-
-class Care(msgspec.Struct, frozen=True):
-    """`snapshot`: who holds the oldest snapshot, and for how long; dead rows that are younger cannot be removed."""
-
-    snapshot: tuple[str, timedelta] | None
-    tables: list[TableSize]
+    now: datetime
+    lanes: list[Lane]
+    limits: int
 
 
 class Claimed(msgspec.Struct, gc=False):
@@ -322,8 +311,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 FirstFn = Callable[[Schedule, datetime], datetime | None]
 """(schedule, now) -> its first tick: strictly after now, so that creating, editing or resuming never back-fires."""
-
 JudgeFn = Callable[[Schedule, Facts], Verdict]
+Looked = tuple[datetime, int] | None  # how far a look came: due time and run id; None: to the end
 
 
 class Store(Protocol):
@@ -396,8 +385,8 @@ class Store(Protocol):
     async def worker_jobs(self, worker: int, jobs: Sequence[int] | None) -> None: ...
     async def stop_worker(self, worker: int) -> int: ...
     async def lanes(
-        self, queues: Sequence[str] | None, limit: int = 10_000, known: Sequence[Lane] = ()
-    ) -> tuple[datetime, list[Lane]]: ...
+        self, queues: Sequence[str] | None, limit: int = 10_000, known: Sequence[Lane] = (), begin: Turns | None = None
+    ) -> Look: ...
     async def claim(
         self,
         worker: int,
@@ -469,7 +458,7 @@ class Store(Protocol):
         lease: timedelta,
         decide: JudgeFn,
     ) -> Verdict | None: ...
-    async def late_ticks(self, limit: int = 500) -> list[str]: ...
+    async def late_ticks(self, after: Looked = None, limit: int = 10_000) -> tuple[list[str], Looked]: ...
     async def broken_schedules(self, shard: int, limit: int = 100) -> list[Schedule]: ...
     async def stale_zones(self, shard: int, tzdata: str, limit: int = 1000) -> list[Schedule]: ...
     async def schedule_error(self, schedule_id: int, error: str | None) -> None: ...

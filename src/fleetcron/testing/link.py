@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from fleetcron.decide.misfire import Verdict
 from fleetcron.errors import StoreUnavailable
 from fleetcron.model import LOWEST_PRIORITY
-from fleetcron.store.protocol import Claim, Done, Fire, Fired, Lane, LimitedClaim, Settled, Store
+from fleetcron.store.protocol import Claim, Done, Fire, Fired, Lane, LimitedClaim, Look, Settled, Store
 from fleetcron.testing.clock import STEP, Timeline, VirtualClock
 
 
@@ -46,9 +46,11 @@ class Link:
             self._late.add(self._clock.now + lease + STEP)
         return verdict
 
-    async def lanes(self, queues: Sequence[str] | None, *args: Any, **how: Any) -> tuple[datetime, list[Lane]]:
-        now, self.heads = await self._store.lanes(queues, *args, **how)
-        return now, self.heads
+    async def lanes(self, queues: Sequence[str] | None, *args: Any, **how: Any) -> Look:
+        look = await self._store.lanes(queues, *args, **how)
+        seen = [lane for lane in self.heads if how.get("begin")]  # it goes on behind those
+        self.heads = list({(lane.queue, lane.priority, lane.tenant): lane for lane in (*seen, *look.lanes)}.values())
+        return look
 
     async def claim(self, worker: int, lanes: Sequence[Lane], **how: Any) -> Claim:
         claim = await self._store.claim(worker, lanes, **how)

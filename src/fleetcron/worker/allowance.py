@@ -42,8 +42,10 @@ class Allowance:
         """Limits are said to have changed: look again."""
         self._looked = float("-inf")
 
-    def knows(self, version: int | None) -> bool:
-        """Does it go by this version of the limits?"""
+    def heard(self, version: int | None, now: float) -> bool:
+        """This version of the limits holds now; returns whether it is known. If not, a `refresh` is due; else, not for a second."""
+        if version is not None:
+            self._looked = now if version == self._limits.version else float("-inf")
         return version is None or version == self._limits.version
 
     async def refresh(self, worker: int, now: float) -> bool:

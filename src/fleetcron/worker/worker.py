@@ -14,7 +14,8 @@ import msgspec
 
 from fleetcron.clock import monotonic, sleep
 from fleetcron.errors import StoreError, StoreUnavailable
-from fleetcron.store.protocol import CANCELS, LIMITS, REGISTRY, Store, WorkerInfo
+from fleetcron.store.protocol import Store, WorkerInfo
+from fleetcron.store.wakeups import CANCELS, LIMITS, REGISTRY
 from fleetcron.worker.claimer import Claimer
 from fleetcron.worker.completer import Completer
 from fleetcron.worker.dbclock import DbClock

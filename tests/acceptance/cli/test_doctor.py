@@ -13,8 +13,7 @@ from fleetcron import Fleet
 from fleetcron.cli import checks
 from fleetcron.cli.urls import masked
 from fleetcron.cli.zone import machine_zone
-from fleetcron.model import Leader, Node
-from fleetcron.store.protocol import TableSize
+from fleetcron.model import Leader, Node, TableSize
 from tests.acceptance.cli.program import Program, until
 
 

@@ -13,17 +13,19 @@ README = ROOT / "README.md"
 EXAMPLES = ROOT / "examples"
 
 _FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#{1,6} (?P<text>.+)$", re.MULTILINE)
 _FILE = re.compile(r"# (?P<name>[\w/]+\.py)\n")
 _LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\((?P<target>[^)\s]+)\)")
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its text, where it begins, and the file that it says it is (`# app.py` on top)."""
+    """A fenced block: its language, its text, where it begins, the file that it says it is (`# app.py` on top), and the heading above it."""
 
     language: str
     text: str
     line: int
     file: str | None
+    heading: str
 
     @property
     def where(self) -> str:
@@ -46,7 +48,9 @@ def blocks(page: Path, *languages: str) -> list[Block]:
     for fence in _FENCE.finditer(text):
         file = _FILE.match(fence["text"])
         line = text.count("\n", 0, fence.start()) + 1
-        found.append(Block(fence["info"].strip(), fence["text"], line, file["name"] if file else None))
+        above = [heading["text"] for heading in _HEADING.finditer(_FENCE.sub("", text[: fence.start()]))]
+        name = file["name"] if file else None
+        found.append(Block(fence["info"].strip(), fence["text"], line, name, above[-1] if above else ""))
     return [block for block in found if not languages or block.language in languages]
 
 

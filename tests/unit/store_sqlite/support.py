@@ -39,7 +39,7 @@ def info(node: str = "node", pid: int = 4711, host: str = "elsewhere") -> Worker
 
 
 async def claim(store: SqliteStore, worker: int, limit: int = 100) -> list[Claimed]:
-    _, lanes = await store.lanes(None)
+    lanes = (await store.lanes(None)).lanes
     found = await store.claim(worker, lanes, limit=limit, quantum=limit, ahead=timedelta(0), jobs=None)
     return found.runs
 

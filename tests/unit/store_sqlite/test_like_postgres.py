@@ -165,7 +165,8 @@ class Pair:
         jobs = self.random.choice([None, ["work"], ["work", "frail", "quiet"]])
 
         async def step(side: Side) -> Any:
-            now, found = await side.store.lanes(queues)
+            look = await side.store.lanes(queues)
+            now, found = look.now, look.lanes
             lanes = sorted(found, key=lambda lane: (lane.queue, lane.priority, lane.tenant))  # each has its own order
             ids = {job.name: job.id for job in await side.store.jobs()}
             mine = None if jobs is None else [ids[job] for job in jobs]

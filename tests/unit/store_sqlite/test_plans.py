@@ -110,14 +110,14 @@ def steps(connection: sqlite3.Connection) -> Iterator[list[int]]:
 
 
 def test_a_look_at_the_lanes_costs_probes_not_rows(connection: sqlite3.Connection, steps: list[int]) -> None:
-    found = Session(connection, STATEMENTS, 0).fetch("lanes", None, 1000)
+    found = Session(connection, STATEMENTS, 0).fetch("lanes", None, 1000, "[]")
     assert len(found) == 7
     assert steps[0] < 50
 
 
 def test_a_small_claim_does_not_walk_the_future(connection: sqlite3.Connection, steps: list[int]) -> None:
     session, rows = Session(connection, STATEMENTS, 0), 0
-    lanes = session.fetch("lanes", None, 1000)
+    lanes = session.fetch("lanes", None, 1000, "[]")
     now = min(first_due for _, _, _, first_due in lanes)
     steps[0] = 0
     for queue, priority, tenant, _ in lanes:

@@ -27,7 +27,7 @@ async def drain(store: SqliteStore) -> object:
     claimed: list[tuple[int, int]] = []
     lost = 0
     while True:
-        _, lanes = await store.lanes(None)
+        lanes = (await store.lanes(None)).lanes
         if not lanes:
             return {"claimed": claimed, "lost": lost}
         claim = await store.claim(worker, lanes, limit=50, quantum=50, ahead=timedelta(0), jobs=None)
@@ -54,7 +54,7 @@ async def hammer(store: SqliteStore, seconds: float) -> object:
 async def hold(store: SqliteStore) -> object:
     """Claim one run and keep it, until killed."""
     worker = await _worker(store)
-    _, lanes = await store.lanes(None)
+    lanes = (await store.lanes(None)).lanes
     claim = await store.claim(worker, lanes, limit=1, quantum=1, ahead=timedelta(0), jobs=None)
     print(json.dumps({"worker": worker, "run": claim.runs[0].run_id}), flush=True)
     await asyncio.sleep(60)
@@ -84,7 +84,7 @@ async def _beat(store: SqliteStore, worker: int) -> None:
 
 
 async def _run_one(store: SqliteStore, worker: int) -> None:
-    _, lanes = await store.lanes(None)
+    lanes = (await store.lanes(None)).lanes
     claim = await store.claim(worker, lanes, limit=5, quantum=5, ahead=timedelta(0), jobs=None)
     await store.complete(worker, [Done(run.run_id, run.fence, run.due, keyed=True) for run in claim.runs])
 

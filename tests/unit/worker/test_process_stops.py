@@ -116,7 +116,7 @@ async def test_cancelling_twice_does_not_wait_for_the_grace(tmp_path: Path) -> N
     assert alive(pid)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 20)
     await until(lambda: not alive(pid))
     await processes.close()
 
@@ -127,7 +127,7 @@ async def test_cancelling_while_the_child_starts(processes: ProcessExecutor) -> 
         await asyncio.sleep(delay)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 20)
     assert await run(processes, jobs.add, a=1) == 2
 
 
@@ -208,7 +208,7 @@ async def test_kill_all_comes_from_another_thread(processes: ProcessExecutor, tm
     heartbeat.join(5)
     for task in [*tasks, waiting]:
         with pytest.raises(ChildDied):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 20)
     await until(lambda: not any(map(alive, pids)))
     assert await run(processes, jobs.add, a=1) == 2  # what comes afterwards is another matter
 
@@ -221,11 +221,11 @@ async def test_close_is_bounded_and_leaves_nothing(tmp_path: Path) -> None:
     busy = int(await written(path))
     began = time.monotonic()
     await processes.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10, "the grace, of half a minute, is not waited for"
     assert not alive(busy)
     assert not alive(idle)
     with pytest.raises(ChildDied):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 20)
 
 
 # ── a channel that handlers cannot spoil ─────────────────────────────────────────────────────────────────────────────

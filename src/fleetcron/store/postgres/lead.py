@@ -10,7 +10,7 @@ from fleetcron.model import ElectorState, Schedule
 from fleetcron.store import flows
 from fleetcron.store.codec import elector_to, schedule_from
 from fleetcron.store.postgres.base import PostgresBase
-from fleetcron.store.protocol import Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
+from fleetcron.store.protocol import Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Looked, Rescued, WorkerInfo
 
 
 class Lead(PostgresBase):
@@ -122,8 +122,12 @@ class Lead(PostgresBase):
             await self.notify(queues)
         return verdict
 
-    async def late_ticks(self, limit: int = 500) -> list[str]:
-        return [row[0] for row in await self.db.fetch("late_ticks", self.clock_now(), limit)]
+    async def late_ticks(self, after: Looked = None, limit: int = 10_000) -> tuple[list[str], Looked]:
+        """Schedules with ticks that should have started and wait, among up to `limit` due ones after that place, oldest first; and the
+        place to go on from (None: there were no more)."""
+        row = await self.db.fetchrow("late_ticks", self.clock_now(), *(after or (None, None)), limit)
+        assert row is not None
+        return row[0], None if row[2] is None else (row[1], row[2])
 
     async def promote(self, limit: int = 5000) -> int:
         return int(await self.db.fetchval("promote", self.clock_now(), limit))
@@ -137,6 +141,8 @@ class Lead(PostgresBase):
 
     async def rescue(self, suspects: Sequence[int] = (), *, expired: bool = True) -> Rescued:
         """Take back the runs of the suspects, and (`expired`) of sessions whose time is past."""
+        if not suspects and not (expired and await self.db.fetchval("worker_expired", self.clock_now())):
+            return Rescued([], 0, 0)
         async with self.db.transaction("rescue", self.clock_now()) as session:
             dead = [row[0] for row in await session.fetch("worker_lock", session.clock, list(suspects), expired)]
             if not dead:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetcron.clock import sleep
 from fleetcron.errors import StoreError, StoreUnavailable
-from fleetcron.model import Attempt, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
+from fleetcron.model import Attempt, Care, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord, TableSize
 from fleetcron.store import flows
 from fleetcron.store.codec import elector_from
 from fleetcron.store.depths import insert_fresh
@@ -17,7 +17,7 @@ from fleetcron.store.postgres.base import PostgresBase
 from fleetcron.store.postgres.callers import callers_own, told
 from fleetcron.store.postgres.database import Session, translated
 from fleetcron.store.postgres.tx import PostgresTx, insert_columns
-from fleetcron.store.protocol import Care, Inserted, NewRun, RunFilter, TableSize
+from fleetcron.store.protocol import Inserted, NewRun, RunFilter
 from fleetcron.store.tx import KeysMoved
 
 _CANCEL_LOOKS = _KEY_LOOKS = 20

@@ -18,7 +18,8 @@ from fleetcron.store.postgres.database import Session
 from fleetcron.store.protocol import JOB_GATE, Claimed, NewRun
 
 DEDUP_UNTIL_STARTED, NOT_AHEAD = 1, 4
-"""Flag of a ready row: its dedup key ends when it is claimed. (Flag 2, set in gate_park.sql: it has waited for a gate.)"""
+"""Flag of a ready row: its dedup key ends when it is claimed. (Flag 2, set in gate_park.sql: it has waited for a gate. Flag 8, set in
+fire.sql: a tick that is judged if it does not start in time.)"""
 
 _REPLACE_LOOKS = _CANCEL_LOOKS = 20
 REMOVAL_WAIT = timedelta(milliseconds=300)

@@ -10,12 +10,13 @@ from typing import Any
 
 import asyncpg
 
+from fleetcron.decide.fairness import Turns
 from fleetcron.errors import LeaseLost
 from fleetcron.store import flows
 from fleetcron.store.postgres import rows
 from fleetcron.store.postgres.base import PostgresBase
 from fleetcron.store.postgres.database import translated
-from fleetcron.store.protocol import Admission, Beat, Claim, Claimed, Done, Lane, Settled, WorkerInfo
+from fleetcron.store.protocol import Admission, Beat, Claim, Claimed, Done, Lane, Look, Settled, WorkerInfo
 
 
 class Work(PostgresBase):
@@ -58,8 +59,9 @@ class Work(PostgresBase):
         return moment
 
     async def lanes(
-        self, queues: Sequence[str] | None, limit: int = 10_000, known: Sequence[Lane] = ()
-    ) -> tuple[datetime, list[Lane]]:
+        self, queues: Sequence[str] | None, limit: int = 10_000, known: Sequence[Lane] = (), begin: Turns | None = None
+    ) -> Look:
+        begin = begin or {}
         found = await self.db.fetch(
             "lanes",
             self.clock_now(),
@@ -69,8 +71,12 @@ class Work(PostgresBase):
             [lane.priority for lane in known],
             [lane.tenant for lane in known],
             [lane.first_due for lane in known],
+            [queue for queue, _ in begin],
+            [priority for _, priority in begin],
+            list(begin.values()),
         )
-        return found[0][0], [Lane(row[1], row[2], row[3], row[4]) for row in found if row[1] is not None]
+        lanes = [Lane(row[2], row[3], row[4], row[5]) for row in found if row[2] is not None]
+        return Look(found[0][0], lanes, found[0][1])
 
     async def claim(
         self,

@@ -6,16 +6,17 @@ import socket
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from fleetcron.clock import to_us
+from fleetcron.clock import from_us, to_us
 from fleetcron.decide.misfire import Verdict
 from fleetcron.model import ElectorState, Schedule
 from fleetcron.store import flows
 from fleetcron.store.codec import elector_to
-from fleetcron.store.protocol import CANCELS, Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Rescued, WorkerInfo
+from fleetcron.store.protocol import Claimed, Crew, Fire, Fired, FirstFn, JudgeFn, Looked, Rescued, WorkerInfo
 from fleetcron.store.sqlite import leases, rows, ticks
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.processes import process_gone
 from fleetcron.store.sqlite.session import Session, json_list, us
+from fleetcron.store.wakeups import CANCELS
 
 
 class Lead(SqliteBase):
@@ -110,8 +111,15 @@ class Lead(SqliteBase):
         )
         return verdict
 
-    async def late_ticks(self, limit: int = 500) -> list[str]:
-        return await self.db.read("late_ticks", lambda session: _late_ticks(session, limit))
+    async def late_ticks(self, after: Looked = None, limit: int = 10_000) -> tuple[list[str], Looked]:
+        """Schedules with ticks that should have started and wait, among up to `limit` due ones after that place, oldest
+        first; and the place to go on from (None: there were no more)."""
+        place = (0, 0) if after is None else (to_us(after[0]), after[1])
+        looked = await self.db.read(
+            "late_ticks", lambda session: session.fetch("late_ticks", session.now, *place, limit)
+        )
+        names = sorted({name for _, _, name in looked if name is not None})
+        return names, None if len(looked) < limit else (from_us(looked[-1][0]), looked[-1][1])
 
     async def promote(self, limit: int = 5000) -> int:
         due = await self.db.read("promote", lambda session: session.fetchval("timetable_due", session.horizon))
@@ -159,13 +167,6 @@ class Lead(SqliteBase):
             counts = await self.db.write("notify", lambda s: [(s.fetchval("news", name), name) for name in channels])
             for count, channel in counts:
                 self.db.bell.ring(count, channel)
-
-
-def _late_ticks(session: Session, limit: int) -> list[str]:
-    names: set[str] = set()
-    for queue, priority, tenant, _ in session.fetch("lanes", None, 1000):
-        names.update(row[0] for row in session.fetch("late_in_lane", session.now, queue, priority, tenant, limit))
-    return sorted(names)
 
 
 def _beat(session: Session, node: str, shards: int, span: int, elector: str | None) -> Crew:

@@ -12,7 +12,8 @@ ANY_ATTEMPTS = 2**31
 DEDUP_UNTIL_STARTED = 1
 """Flag of a ready row: its dedup key ends when it is claimed."""
 NOT_AHEAD = 4
-"""Flag of a ready row: it has a dedup key, and is not claimed ahead of its time, so that it can be replaced until then."""
+"""Flag of a ready row: it has a dedup key, and is not claimed ahead of its time, so that it can be replaced until then.
+(Flag 2, set in gate_park.sql: it has waited for a gate. Flag 8, set in place_ready.sql: a tick that is judged if it does not start in time.)"""
 
 Waiting = tuple[str, int, str, int, int, int, int, int]
 """queue, priority, tenant, due_at, run_id, job_id, attempt, flags"""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fleetcron.clock import to_us
-from fleetcron.model import Attempt, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
+from fleetcron.model import Attempt, Care, DeadLetter, Leader, Miss, Node, QueueCounts, RunRecord
 from fleetcron.store import flows
 from fleetcron.store.callers import TO_SQLITE, Borrowed, here, kind, refused
 from fleetcron.store.callers import Run as OnThread
 from fleetcron.store.depths import insert_fresh
-from fleetcron.store.protocol import Care, Inserted, NewRun, RunFilter
+from fleetcron.store.protocol import Inserted, NewRun, RunFilter
 from fleetcron.store.sqlite import place, rows
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.connection import translated

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fleetcron.clock import from_us
+from fleetcron.decide.fairness import Turns
 from fleetcron.errors import StoreError
 from fleetcron.store import flows
-from fleetcron.store.protocol import Admission, Beat, Claim, Claimed, Done, Lane, Settled, WorkerInfo
+from fleetcron.store.protocol import Admission, Beat, Claim, Claimed, Done, Lane, Look, Settled, WorkerInfo
 from fleetcron.store.sqlite import leases
 from fleetcron.store.sqlite.base import SqliteBase
 from fleetcron.store.sqlite.processes import process_started
@@ -40,12 +41,12 @@ class Work(SqliteBase):
         return await self.db.read("now", lambda session: (session.fetchval("wake_counts"), session.moment)[1])
 
     async def lanes(
-        self, queues: Sequence[str] | None, limit: int = 10_000, known: Sequence[Lane] = ()
-    ) -> tuple[datetime, list[Lane]]:
+        self, queues: Sequence[str] | None, limit: int = 10_000, known: Sequence[Lane] = (), begin: Turns | None = None
+    ) -> Look:
         """`known` is not needed: there are no dead rows here, so that a lane's first row is found at once."""
         names = json_list_or_none(queues)
-        now, found = await self.db.read("lanes", lambda session: (session.moment, session.fetch("lanes", names, limit)))
-        return now, [Lane(row[0], row[1], row[2], from_us(row[3])) for row in found]
+        starts = json_list([[*group, tenant] for group, tenant in (begin or {}).items()])
+        return await self.db.read("lanes", lambda session: _look(session, names, limit, starts))
 
     async def claim(
         self,
@@ -144,3 +145,12 @@ def _beat(session: Session, worker: int, ttl: timedelta) -> Beat:
     if session.fetchval("beat", session.now, worker, us(ttl)) is None:
         return Beat(False, session.moment, [])
     return Beat(True, session.moment, [row[0] for row in session.fetch("cancels", worker)])
+
+
+def _look(session: Session, queues: str | None, limit: int, starts: str) -> Look:
+    found = session.fetch("lanes", queues, limit, starts)
+    return Look(
+        session.moment,
+        [Lane(row[0], row[1], row[2], from_us(row[3])) for row in found],
+        session.fetchval("limits_version"),
+    )

@@ -91,6 +91,8 @@ CREATE TABLE fleetcron.ready (
     flags smallint NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, priority, tenant, due_at, run_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+-- Ticks that are judged if they do not start in time (flag 8), by age: what waits and is none costs this index nothing.
+CREATE INDEX ready_tick ON fleetcron.ready (due_at, run_id) WHERE flags & 8 <> 0;
 
 -- The lanes that ever had a run: what claims choose between. Written by whoever inserts runs; a worker that looked for lanes in `ready`
 -- itself would walk the dead rows at the head of each. Two transactions at once may both write a new lane: if the key were unique, the second

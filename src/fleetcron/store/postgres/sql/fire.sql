@@ -1,7 +1,8 @@
 -- Write ticks as runs and advance their schedules, one statement: (1) the term holds, and its row is locked, so a takeover waits for this
 -- commit and a takeover under way makes it write nothing (not FOR SHARE: the mark below would raise the lock, and a judgement by the same
 -- leader that holds a share and waits for a schedule would never end); (2) each schedule advances only if next_at and revision are what the
--- ticker read; (3) the runs of those that advanced are inserted, once per (schedule, nominal_at, generation), into `ready`.
+-- ticker read; (3) the runs of those that advanced are inserted, once per (schedule, nominal_at, generation), into `ready`. Flag 8: it
+-- is judged if it does not start in time (late_ticks.sql).
 -- (coalesce: by its own condition, NOT paused, schedule_due would be a way to read the whole table; "= ANY": see complete.sql.)
 -- Index: shard_pkey, schedule_pkey, run_tick. Locks: shard, schedule (in id order), then inserts.
 WITH n AS (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
@@ -27,14 +28,14 @@ fresh AS (
          AS t(schedule_id, nominal_at, due_at, late_at, prev_at) JOIN advanced a ON a.id = t.schedule_id
     ORDER BY t.due_at
     ON CONFLICT (schedule, nominal_at, generation) WHERE schedule IS NOT NULL DO NOTHING
-    RETURNING id, due_at, queue, priority, tenant, job),
+    RETURNING id, due_at, queue, priority, tenant, job, CASE WHEN late_at IS NULL THEN 0 ELSE 8 END AS flags),
 soon AS (
-    INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id)
-    SELECT f.queue, f.priority, f.tenant, f.due_at, f.id, (SELECT j.id FROM fleetcron.job j WHERE j.name = f.job)
+    INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, flags)
+    SELECT f.queue, f.priority, f.tenant, f.due_at, f.id, (SELECT j.id FROM fleetcron.job j WHERE j.name = f.job), f.flags
     FROM fresh f, n WHERE f.due_at < date_trunc('minute', n.now) + interval '2 minutes'),
 later AS (
-    INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id)
-    SELECT f.due_at, f.id, f.queue, f.priority, f.tenant, (SELECT j.id FROM fleetcron.job j WHERE j.name = f.job)
+    INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id, flags)
+    SELECT f.due_at, f.id, f.queue, f.priority, f.tenant, (SELECT j.id FROM fleetcron.job j WHERE j.name = f.job), f.flags
     FROM fresh f, n WHERE f.due_at >= date_trunc('minute', n.now) + interval '2 minutes'),
 lanes AS (
     INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM fresh f

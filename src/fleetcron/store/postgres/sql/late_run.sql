@@ -9,9 +9,9 @@ fresh AS (
     FROM fleetcron.schedule s, n, unnest($3::timestamptz[], $4::timestamptz[], $5::text[]) t(nominal_at, prev_at, missed)
     WHERE s.id = $2 ORDER BY t.nominal_at
     ON CONFLICT (schedule, nominal_at, generation) WHERE schedule IS NOT NULL DO NOTHING
-    RETURNING id, due_at, queue, priority, tenant, job),
+    RETURNING id, due_at, queue, priority, tenant, job, CASE WHEN late_at IS NULL THEN 0 ELSE 8 END AS flags),
 lanes AS (
     INSERT INTO fleetcron.lane (queue, priority, tenant) SELECT DISTINCT queue, priority, tenant FROM fresh f
     WHERE NOT EXISTS (SELECT 1 FROM fleetcron.lane l WHERE l.queue = f.queue AND l.priority = f.priority AND l.tenant = f.tenant))
-INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id)
-SELECT f.queue, f.priority, f.tenant, f.due_at, f.id, (SELECT j.id FROM fleetcron.job j WHERE j.name = f.job) FROM fresh f RETURNING queue
+INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, flags)
+SELECT f.queue, f.priority, f.tenant, f.due_at, f.id, (SELECT j.id FROM fleetcron.job j WHERE j.name = f.job), f.flags FROM fresh f RETURNING queue

@@ -25,10 +25,11 @@ changed AS (
         worker = f.worker, fence = f.fence, started_at = CASE WHEN f.untouched THEN r.started_at ELSE f.started_at END,
         finished_at = CASE WHEN f.fate <> 'open' THEN n.now END
     FROM fate f, n WHERE r.id = ANY (ARRAY[f.run_id])
-    RETURNING r.id, r.queue, r.priority, r.tenant, r.due_at, r.attempt, r.job, r.schedule, r.state, f.job_id),
+    RETURNING r.id, r.queue, r.priority, r.tenant, r.due_at, r.attempt, r.job, r.schedule, r.state, f.job_id,
+        CASE WHEN r.late_at IS NULL OR r.attempt > 0 THEN 0 ELSE 8 END AS flags),
 back AS (
-    INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt)
-    SELECT queue, priority, tenant, due_at, id, job_id, attempt FROM changed WHERE state = 'open' RETURNING run_id),
+    INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt, flags)
+    SELECT queue, priority, tenant, due_at, id, job_id, attempt, flags FROM changed WHERE state = 'open' RETURNING run_id),
 kept AS (
     INSERT INTO fleetcron.attempt (run_id, fence, number, state, started_at, finished_at, worker, error)
     SELECT f.run_id, f.fence, f.attempt, 'lost', f.started_at, n.now, f.worker, 'worker died' FROM fate f, n WHERE NOT f.untouched),

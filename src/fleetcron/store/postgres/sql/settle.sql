@@ -22,17 +22,18 @@ changed AS (
         expires_at = CASE WHEN f.started_at IS NULL THEN r.expires_at END,
         handbacks = r.handbacks + (f.handback AND f.started_at IS NOT NULL)::int
     FROM fate f, n WHERE r.id = ANY (ARRAY[f.run_id])
-    RETURNING r.id, r.queue, r.priority, r.tenant, r.due_at, r.attempt, r.job, r.schedule, r.state, r.nominal_at),
+    RETURNING r.id, r.queue, r.priority, r.tenant, r.due_at, r.attempt, r.job, r.schedule, r.state, r.nominal_at,
+        CASE WHEN r.late_at IS NULL OR r.attempt > 0 THEN 0 ELSE 8 END AS flags),
 back AS MATERIALIZED (
     SELECT c.*, (SELECT j.id FROM fleetcron.job j WHERE j.name = c.job) AS job_id,
            c.due_at < date_trunc('minute', n.now) + interval '2 minutes' AS soon
     FROM changed c, n WHERE c.state = 'open'),
 soon AS (
-    INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt)
-    SELECT queue, priority, tenant, due_at, id, job_id, attempt FROM back WHERE soon),
+    INSERT INTO fleetcron.ready (queue, priority, tenant, due_at, run_id, job_id, attempt, flags)
+    SELECT queue, priority, tenant, due_at, id, job_id, attempt, flags FROM back WHERE soon),
 later AS (
-    INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id, attempt)
-    SELECT due_at, id, queue, priority, tenant, job_id, attempt FROM back WHERE NOT soon),
+    INSERT INTO fleetcron.timetable (due_at, run_id, queue, priority, tenant, job_id, attempt, flags)
+    SELECT due_at, id, queue, priority, tenant, job_id, attempt, flags FROM back WHERE NOT soon),
 kept AS (
     INSERT INTO fleetcron.attempt (run_id, fence, number, state, started_at, finished_at, worker, error, traceback)
     SELECT f.run_id, f.fence, f.number, CASE WHEN f.fate = 'cancelled' THEN 'cancelled' ELSE f.record END, f.started_at, n.now, $2,

@@ -91,6 +91,8 @@ CREATE TABLE ready (
     flags INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, priority, tenant, due_at, run_id)
 ) STRICT, WITHOUT ROWID;
+-- Ticks that are judged if they do not start in time (flag 8), by age: what waits and is none costs this index nothing.
+CREATE INDEX ready_tick ON ready (due_at, run_id) WHERE flags & 8 <> 0;
 
 -- Narrow and cold: everything due later. Claims never look at it.
 CREATE TABLE timetable (
