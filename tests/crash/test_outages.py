@@ -1,7 +1,8 @@
 """Everything down, only the workers down, a worker frozen: across ticks that were already written ahead, under each misfire policy.
 
 The ticks of the outage must be exactly the late runs that the policy allows, plus miss records; the ticks after it must be on time.
-One outage strikes three schedules, one of each policy: the policies need not wait one after the other.
+One outage strikes three schedules, one of each policy: the policies need not wait one after the other, nor the
+stores.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 
 from fleetcron import Fleet, Miss
 from tests.crash.test_kills import APP, lines
-from tests.support.processes import NodeProcess, started, wait_until
+from tests.support.processes import NodeProcess, on_both_stores, started, wait_until
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 
@@ -27,11 +28,6 @@ AHEAD = 2.0  # seconds that a worker claims ahead
 AFTER = LEASE + 6  # what a dead worker held comes back when the database has been watched for a lease time
 POLICIES = ["fire_all", "fire_once", "skip"]
 ON_TIME = 1.0  # seconds: a tick that waited for the end of an outage, for a lease or for a rescue is later than that
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return tmp_path / "crash.log"
 
 
 def node(url: str, folder: Path, log: Path, name: str, *args: str) -> NodeProcess:
@@ -130,9 +126,14 @@ def settled_by(
     assert not behind, f"{policy}: ticks after the outage were late: {behind}"
 
 
-def test_everything_down(store_url: str, tmp_path: Path, log: Path) -> None:
-    first = [node(store_url, tmp_path, log, f"first{n}") for n in (1, 2)]
-    second = [node(store_url, tmp_path, log, f"second{n}") for n in (1, 2)]
+def test_everything_down(pg_url: str, tmp_path: Path) -> None:
+    on_both_stores(pg_url, tmp_path, everything_down)
+
+
+def everything_down(store_url: str, folder: Path) -> None:
+    log = folder / "crash.log"
+    first = [node(store_url, folder, log, f"first{n}") for n in (1, 2)]
+    second = [node(store_url, folder, log, f"second{n}") for n in (1, 2)]
     with started(*first):
         wait_until(lambda: ticking(log), what="the first ticks")
         for n in first:
@@ -145,9 +146,14 @@ def test_everything_down(store_url: str, tmp_path: Path, log: Path) -> None:
     settled(store_url, log, outage)
 
 
-def test_workers_down(store_url: str, tmp_path: Path, log: Path) -> None:
-    scheduler = node(store_url, tmp_path, log, "scheduler", "--role", "scheduler")
-    worker = node(store_url, tmp_path, log, "worker", "--role", "worker")
+def test_workers_down(pg_url: str, tmp_path: Path) -> None:
+    on_both_stores(pg_url, tmp_path, workers_down)
+
+
+def workers_down(store_url: str, folder: Path) -> None:
+    log = folder / "crash.log"
+    scheduler = node(store_url, folder, log, "scheduler", "--role", "scheduler")
+    worker = node(store_url, folder, log, "worker", "--role", "worker")
     with started(scheduler, worker):
         wait_until(lambda: ticking(log), what="the first ticks")
         worker.stop()
@@ -159,8 +165,9 @@ def test_workers_down(store_url: str, tmp_path: Path, log: Path) -> None:
     settled(store_url, log, outage)
 
 
-def test_worker_frozen_and_thawed(pg_url: str, tmp_path: Path, log: Path) -> None:
+def test_worker_frozen_and_thawed(pg_url: str, tmp_path: Path) -> None:
     """SIGSTOP for 9 s, three times the lease, then SIGCONT: what it had prefetched is judged before anything starts."""
+    log = tmp_path / "crash.log"
     scheduler = node(pg_url, tmp_path, log, "scheduler", "--role", "scheduler")
     worker = node(pg_url, tmp_path, log, "worker", "--role", "worker")
     with started(scheduler, worker):

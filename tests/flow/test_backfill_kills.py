@@ -12,20 +12,24 @@ import pytest
 
 from fleetcron import Every, Fleet
 from tests.crash.test_kills import lines
-from tests.support.processes import NodeProcess, wait_until
+from tests.support.processes import NodeProcess, on_both_stores, wait_until
 
 APP = "tests.flow.overlap_app:fleet"
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 TICKS, KILLS = 40, 3
 
 
-def test_C93_one_at_a_time_and_in_order_whoever_dies(store_url: str, tmp_path: Path) -> None:
-    log = tmp_path / "flow.log"
+def test_C93_one_at_a_time_and_in_order_whoever_dies(pg_url: str, tmp_path: Path) -> None:
+    on_both_stores(pg_url, tmp_path, one_at_a_time_and_in_order)
+
+
+def one_at_a_time_and_in_order(store_url: str, folder: Path) -> None:
+    log = folder / "flow.log"
     numbers = itertools.count(1)
 
     def node() -> NodeProcess:
         args = ("--lease", "3s", "--election-ttl", "1s", "--concurrency", "5")
-        return NodeProcess(store_url, APP, tmp_path, *args, env={"FLOW_LOG": str(log)}, name=f"node{next(numbers)}")
+        return NodeProcess(store_url, APP, folder, *args, env={"FLOW_LOG": str(log)}, name=f"node{next(numbers)}")
 
     killed: dict[int, float] = {}
     with ExitStack() as stack, Fleet(store_url).blocking as fleet:

@@ -16,7 +16,7 @@ import pytest
 from fleetcron import Every, Fleet, Miss
 from fleetcron.model import Overlap
 from tests.crash.test_kills import lines
-from tests.support.processes import NodeProcess, side_by_side, started, wait_until
+from tests.support.processes import NodeProcess, on_both_stores, started, wait_until
 
 APP = "tests.flow.overlap_app:fleet"
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
@@ -100,12 +100,7 @@ class Story:
 )
 def test_a_long_job_and_a_kill(pg_url: str, tmp_path: Path, every: int, takes: float, ticks: int) -> None:
     """On both stores at once: it is mostly waiting."""
-
-    def on(kind: str, url: str = "") -> None:
-        (folder := tmp_path / kind).mkdir()
-        long_job_and_kill(url or f"sqlite:///{folder / 'fleet.db'}", folder, every, takes, ticks)
-
-    side_by_side(sqlite=lambda: on("sqlite"), postgres=lambda: on("postgres", pg_url))
+    on_both_stores(pg_url, tmp_path, lambda url, folder: long_job_and_kill(url, folder, every, takes, ticks))
 
 
 def long_job_and_kill(store_url: str, folder: Path, every: int, takes: float, ticks: int) -> None:

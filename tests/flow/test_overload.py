@@ -16,7 +16,7 @@ import pytest
 
 from fleetcron import Fleet
 from tests.crash.test_kills import APP, lines
-from tests.support.processes import NodeProcess, side_by_side, started, wait_until
+from tests.support.processes import NodeProcess, on_both_stores, started, wait_until
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
@@ -84,12 +84,7 @@ def make_nodes(url: str, folder: Path, log: Path, *args: str) -> Iterator[NodePr
 )
 def test_limits_under_overload_with_kills(pg_url: str, tmp_path: Path, seconds: float, used: float) -> None:
     """On both stores at once: the limits leave the nodes little to do."""
-
-    def on(kind: str, url: str = "") -> None:
-        (folder := tmp_path / kind).mkdir()
-        overload_with_kills(url or f"sqlite:///{folder / 'fleet.db'}", folder, seconds, used)
-
-    side_by_side(sqlite=lambda: on("sqlite"), postgres=lambda: on("postgres", pg_url))
+    on_both_stores(pg_url, tmp_path, lambda url, folder: overload_with_kills(url, folder, seconds, used))
 
 
 def overload_with_kills(store_url: str, folder: Path, seconds: float, used: float) -> None:

@@ -116,3 +116,13 @@ def side_by_side(**work: Callable[[], object]) -> None:
                 failed.append(error if isinstance(error, Exception) else RuntimeError(repr(error)))
     if failed:
         raise failed[0] if len(failed) == 1 else ExceptionGroup("several failed", failed)
+
+
+def on_both_stores(pg_url: str, folder: Path, work: Callable[[str, Path], object]) -> None:
+    """`work(url, folder)` on an empty file and on this PostgreSQL database at once, with a folder for each: for what mostly waits."""
+    for kind in ("sqlite", "postgres"):
+        (folder / kind).mkdir()
+    side_by_side(
+        sqlite=lambda: work(f"sqlite:///{folder / 'sqlite' / 'fleet.db'}", folder / "sqlite"),
+        postgres=lambda: work(pg_url, folder / "postgres"),
+    )
