@@ -33,7 +33,7 @@ _TOLD_WITHIN = timedelta(seconds=1)
 _SWEEP_SHARE = 50.0
 """A sweep may take a fiftieth of the time: 2 % of a worker, however many dead rows an old snapshot keeps."""
 _SWEEP_AT_LEAST = 10.0
-_MOST_BOUNDS = 256
+_MOST_BOUNDS = 2048
 
 
 class Lanes:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from fleetcron.decide.fairness import Turns
 from fleetcron.errors import LeaseLost
@@ -67,10 +68,7 @@ class Work(PostgresBase):
             self.clock_now(),
             _list(queues),
             limit,
-            [lane.queue for lane in known],
-            [lane.priority for lane in known],
-            [lane.tenant for lane in known],
-            [lane.first_due for lane in known],
+            _bounds(known),
             [queue for queue, _ in begin],
             [priority for _, priority in begin],
             list(begin.values()),
@@ -251,6 +249,12 @@ def _outcomes(done: Sequence[Done]) -> tuple[str, str, str, list[str | None] | N
         [d.result for d in done] if any(d.result is not None for d in done) else None,
         [d.run_id for d in done if d.keyed],
     )
+
+
+def _bounds(known: Sequence[Lane]) -> str:
+    """The lower bounds, as lanes.sql looks them up."""
+    bounds = {f"{lane.queue}\x1f{lane.priority}\x1f{lane.tenant}": lane.first_due for lane in known}
+    return msgspec.json.encode(bounds).decode()
 
 
 def _array(numbers: list[int]) -> str:
