@@ -217,7 +217,8 @@ async def rescue_under_way(url: str) -> None:
     try:
         async with asyncio.timeout(20):
             while not await connection.fetchval(
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%DELETE FROM fleetcron.worker w%'"
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND wait_event_type = 'Lock' AND query LIKE '%DELETE FROM fleetcron.worker w%'"
             ):
                 await asyncio.sleep(0.02)
     finally:

@@ -45,7 +45,7 @@ async def test_a_commit_brings_both(store: SqliteStore, mine: sqlite3.Connection
     assert await store.run(inserted.id) is None
     ear.forget()
     mine.execute("COMMIT")
-    await ear.next(1)
+    await ear.next()
     assert await store.run(inserted.id) is not None
     assert count(file, "orders") == 1
 

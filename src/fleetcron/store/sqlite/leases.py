@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from fleetcron.clock import to_us
-from fleetcron.store.protocol import Claim, Done, Lane, Settled
+from fleetcron.store.protocol import Claim, Claimed, Done, Lane, Settled
 from fleetcron.store.sqlite import place, rows
 from fleetcron.store.sqlite.session import Session, at_or_none, json_list, json_list_or_none, us
 
@@ -29,31 +31,36 @@ def claim(
     leased, under the next fences."""
     if session.fetchval("worker_alive", session.now, worker) is None:
         return Claim(None, [])
-    found: list[Any] = []
+    runs: list[Claimed] = []
+    started: list[int] = []
     for i, lane in enumerate(lanes):
-        if (most := min(quantum if isinstance(quantum, int) else quantum[i], limit - len(found))) <= 0:
+        if (most := min(quantum if isinstance(quantum, int) else quantum[i], limit - len(runs))) <= 0:
             continue
-        found += _take_from(session, lane, most, session.now + us(ahead), json_list_or_none(jobs))
-    if not found:
+        found, fence = _take_from(session, worker, lane, most, session.now + us(ahead), json_list_or_none(jobs))
+        runs += [rows.claimed(row, fence + n) for n, row in enumerate(found)]
+        started += [row[0] for row in found if row[2] & place.DEDUP_UNTIL_STARTED]
+    if not runs:
         return Claim(None, [])
-    fence = session.take("fence", len(found))
-    session.many(
-        "lease_insert",
-        [(session.now, worker, row[0], fence + i, row[1] + 1, row[5]) for i, row in enumerate(found)],
-    )
-    if started := [row[0] for row in found if row[2] & place.DEDUP_UNTIL_STARTED]:
+    if started:
         session.execute("undup_started", json_list(started))
-    runs = [rows.claimed(row, fence + i) for i, row in enumerate(found)]
-    runs.sort(key=lambda run: (run.due_at, run.run_id))
+    if len(lanes) > 1:
+        runs.sort(key=lambda run: (run.due_at, run.run_id))
     return Claim(session.moment, runs, session.fetchval("limits_version"))
 
 
-def _take_from(session: Session, lane: Lane, most: int, until: int, jobs: str | None) -> list[tuple[Any, ...]]:
+def _take_from(
+    session: Session, worker: int, lane: Lane, most: int, until: int, jobs: str | None
+) -> tuple[list[tuple[Any, ...]], int]:
+    """The rows of claim.sql, whose leases are written, and the fence of the first."""
     place, floor = (lane.queue, lane.priority, lane.tenant), to_us(lane.first_due)
     found = session.fetch("claim", session.now, *place, floor, until, jobs, most)
-    if found:
-        session.execute("claim_take", *place, floor, found[-1][5], found[-1][0], jobs, session.now)
-    return found
+    if not found:
+        return [], 0
+    fence = session.take("fence", len(found))
+    taken = (*place, floor, found[-1][5], found[-1][0], jobs, session.now)
+    session.execute("lease_insert", fence, worker, *taken)
+    session.execute("claim_take", *taken)
+    return found, fence
 
 
 def end(session: Session, worker: int, wanted: Sequence[tuple[int, int]]) -> dict[int, Held]:
@@ -74,14 +81,13 @@ def held(session: Session, worker: int, wanted: Sequence[tuple[int, int]]) -> di
 
 def complete(session: Session, worker: int, done: Sequence[Done]) -> set[int]:
     """Close runs that succeeded; returns those whose lease was still held."""
-    won = end(session, worker, [(d.run_id, d.fence) for d in done])
-    ours = {d.run_id: d for d in done if d.run_id in won and won[d.run_id][1] == d.fence}
-    session.many(
-        "complete",
-        [(won[i][2], d.fence, worker, int(d.started * 1e6 + 0.5), session.now, d.result, i) for i, d in ours.items()],
-    )
-    _undup(session, [i for i, d in ours.items() if d.keyed])
-    return set(won)
+    outcomes = [(d.run_id, d.fence, int(d.started * 1e6 + 0.5), d.result) for d in done]
+    won = {d.run_id for d in done}
+    if session.execute("complete", worker, session.now, msgspec.json.encode(outcomes).decode()) < len(done):
+        won = set(held(session, worker, [(d.run_id, d.fence) for d in done]))
+    session.execute("lease_delete", worker, json_list(won))
+    _undup(session, [d.run_id for d in done if d.keyed and d.run_id in won])
+    return won
 
 
 def settle(session: Session, worker: int, settled: Sequence[Settled]) -> set[int]:
