@@ -247,8 +247,9 @@ async def test_cancels_and_replacements_of_one_run_do_not_deadlock(pg_store: Sto
 async def _waits(observer: Any, task: asyncio.Future[Any], n: int = 1) -> None:
     """Until the task waits for a lock, as the n-th of those that do."""
     for _ in range(200):
-        await observer.execute("SELECT pg_stat_clear_snapshot()")  # it may be in a transaction, which sees one state of them
-        waiting = await observer.fetchval(  # in this database: other tests use the same server
+        # The observer may be in a transaction, which sees one state of the sessions. And other tests use the same server.
+        await observer.execute("SELECT pg_stat_clear_snapshot()")
+        waiting = await observer.fetchval(
             "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()"
         )
         if waiting >= n:
