@@ -111,9 +111,7 @@ class BlockingFleet:
             raise
         answer = asyncio.run_coroutine_threadsafe(work, loop)
         try:
-            return self._shown(answer.result())
-        except concurrent.futures.CancelledError:
-            raise StoreError("the fleet was closed by another thread during this call") from None
+            return self._shown(_result(answer))
         except BaseException:
             answer.cancel()  # the caller was interrupted (Ctrl-C): nobody waits for it any more
             raise
@@ -146,7 +144,7 @@ class BlockingFleet:
                 except Exception as error:  # noqa: BLE001  # it goes to whoever asked for the call
                     tell, value = done.set_exception, error
                 loop.call_soon_threadsafe(tell, value)
-            return self._shown(answer.result())
+            return self._shown(_result(answer))
         except BaseException:
             left.set()
             answer.cancel()  # the caller was interrupted (Ctrl-C)
@@ -245,6 +243,13 @@ class BlockingLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def _result(answer: concurrent.futures.Future[Any]) -> Any:
+    try:
+        return answer.result()
+    except concurrent.futures.CancelledError:
+        raise StoreError("the fleet was closed by another thread during this call") from None
 
 
 async def _cancel_all() -> None:

@@ -112,12 +112,8 @@ async def _watch(fleet: Fleet, begun: Backfill, *, terminal: bool) -> Backfill:
     try:
         if not terminal:
             return await _to_the_end(fleet, begun, lambda _: None)
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-        )  # lazy: 60 ms, and only terminals need it
+        # lazy: 60 ms, and only terminals need it
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         columns = (
             TextColumn("{task.description}"),

@@ -84,9 +84,8 @@ class Claimer:
         if places := wakeups.places_of(wake_up):
             self._lanes.tell(places)
         else:
-            self._lanes.doubt(
-                sweep=sweep or not queue
-            )  # "": rescued or handed back, perhaps, with a due time below our bounds
+            # "": rescued or handed back, perhaps, with a due time below our bounds.
+            self._lanes.doubt(sweep=sweep or not queue)
         if sweep:
             self.allowance.forget_rests()
         self._runner.room.set()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from fleetcron.decide.fairness import Group, Turns
+from fleetcron.errors import StoreError
 from fleetcron.store.protocol import Lane, Store
 from fleetcron.store.wakeups import Place
 from fleetcron.worker.dbclock import DbClock
@@ -44,6 +45,9 @@ class Lanes:
         self._known: dict[Place, Lane] = {}
         self._bounds: dict[Place, Lane] = {}
         self._told: set[Place] = set()  # since the last look, which knew of nothing there
+        self._later: dict[
+            Place, Lane
+        ] = {}  # what the last look knew of lanes in which something else was told to be due before
         self._not_ahead: dict[Place, datetime] = {}  # lanes whose first run, due then, was not given ahead of its time
         self._ends: dict[Group, str] = {}  # the last tenants that the last look gave, if it did not give all
         self.limits: int | None = None  # their version, as of the last look
@@ -62,6 +66,8 @@ class Lanes:
             known = self._known.get(place)
             if known is None:
                 self._told.add(place)
+            elif known.first_due > now:
+                self._later[place] = known
             if known is None or known.first_due > now:
                 floor = self._bounds[place].first_due if place in self._bounds else now - _TOLD_WITHIN
                 self._known[place] = Lane(*place, min(floor, now))
@@ -97,20 +103,25 @@ class Lanes:
             self._swept = began
         # Where the last look could not give all: from the turn on, or, if these lanes have nothing for us, from behind them.
         begin = dict(turn if serves() else self._ends) if self._ends else {}
+        self._next = began + POLL * (0.8 + 0.2 * random.random())  # jitter: workers should not look in step
         self._known, self._gave = {}, False
-        for _ in range(1 + _FURTHER):
-            await self._look(begin)
-            if not self._ends or serves():
-                break
-            begin = self._ends
         self._told.clear()
+        self._later.clear()
+        try:  # what is doubted or told meanwhile stays so: this look may not have seen it
+            for _ in range(1 + _FURTHER):
+                await self._look(begin)
+                if not self._ends or serves():
+                    break
+                begin = self._ends
+        except StoreError:
+            self.doubt()
+            raise
         if self._not_ahead:
             firsts = {place: lane.first_due for place, lane in self._known.items()}
             self._not_ahead = {place: due for place, due in self._not_ahead.items() if firsts.get(place) == due}
         # The quicker of two: one slow answer (connecting, a busy moment) must not put off the next look or sweep.
         took = (now := self._clock.steady()) - began
         usual, self._look_took = min(took, self._look_took), took
-        self._next = began + POLL * (0.8 + 0.2 * random.random())  # jitter: workers should not look in step
         self._not_before = now + (min(_PAUSE * usual, POLL) if usual > _QUICK else 0.0)
         if sweep:
             self._sweep_took, self._sweep_before = min(took, self._sweep_before), took
@@ -119,7 +130,12 @@ class Lanes:
         look = await self._store.lanes(self._queues, limit=_AT_A_LOOK, known=list(self._bounds.values()), begin=begin)
         lanes, self.limits = look.lanes, look.limits
         self._clock.observe(look.now)
-        self._known |= {place_of(lane): lane for lane in lanes}
+        for lane in lanes:
+            told = self._known.get(place := place_of(lane))
+            if told is None or told.first_due > lane.first_due:
+                self._known[place] = lane
+            elif told.first_due < lane.first_due:
+                self._later[place] = lane
         cut = len(lanes) >= _AT_A_LOOK
         self._ends = {**begin, **{(lane.queue, lane.priority): lane.tenant for lane in lanes}} if cut else {}
 
@@ -130,8 +146,12 @@ class Lanes:
         return left
 
     def emptied(self, lane: Lane) -> None:
-        """A claim has found nothing more for us here: not until the next look, or a notification."""
-        self._known.pop(place_of(lane), None)
+        """A claim has found nothing more for us here: not until its next due time that we know, the next look, or a notification."""
+        later = self._later.pop(place := place_of(lane), None)
+        if later is not None and later.first_due > lane.first_due:
+            self._known[place] = later
+        else:
+            self._known.pop(place, None)
 
     def bound(self, lane: Lane, due: datetime, *, gave: bool) -> None:
         """Nothing is left in this lane that is due before."""
