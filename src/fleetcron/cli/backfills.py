@@ -112,8 +112,7 @@ async def _watch(fleet: Fleet, begun: Backfill, *, terminal: bool) -> Backfill:
     try:
         if not terminal:
             return await _to_the_end(fleet, begun, lambda _: None)
-        # lazy: 60 ms, and only terminals need it
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # lazy: 60 ms, for terminals
 
         columns = (
             TextColumn("{task.description}"),
